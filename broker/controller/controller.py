@@ -2,21 +2,21 @@
 
 Every broker can decide, whether it is the controller or not. Pure planners make a decision from the
 metadata cache, and its transaction checks the versions it was made from, including the controller's
-epoch. If another write came first, the decision is made again. A request is answered when this
-broker's cache has the change and all subscribers of the cache have handled it, so subscribers must
-not wait for the controller.
+epoch; many decisions share one. If another write came first, the decision is made again. A request
+is answered when this broker's cache has the change and all subscribers of the cache have handled
+it, so subscribers must not wait for the controller.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from random import Random
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from qbus.clock import Clock
 from qbus.config import BrokerConfig, check_topic_config
 from qbus.errors import ApiError, ConfigError, ErrorCode
-from qbus.metadata import Create, MetadataStore, NodeError, Op, Set, StoreError, TransactionTooLarge
-from qbus.metadata.feed import decide
+from qbus.metadata import Create, MetadataStore, Op, Set
 from qbus.metadata.znodes import ChangeNode, ConfigNode, TopicNode
 from qbus.names import collision_key
 
@@ -25,15 +25,13 @@ from ..metadata.image import Topic
 from .configs import check_dynamic
 from .controller_election import ControllerElection
 from .controller_loop import ControllerLoop
+from .decisions import Decision, DecisionQueue
 from .elections import ElectionType, current_view
 from .leader_elector import ControlledShutdown, LeaderElector
 from .reassignments import begin, cancel, writes
-from .topics import DEFAULT, NewTopic, TopicPlan, TopicPlanner, check_count, delete
-
-_ATTEMPTS = 5
+from .topics import DEFAULT, NewTopic, TopicPlan, TopicPlanner, check_count, delete, nodes_of
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 Item = TypeVar("Item")
 
 
@@ -62,14 +60,6 @@ class ConfigChange(NamedTuple):
     edited: Callable[[Mapping[str, str]], dict[str, str]]
 
 
-class _Decision(NamedTuple, Generic[T_co]):
-    """The operations to write, if any, the change to announce, and the outcome."""
-
-    outcome: T_co
-    ops: Sequence[Op]
-    change: ChangeNode
-
-
 class Controller:
     """Creates, grows and deletes topics, and alters configurations.
 
@@ -90,7 +80,7 @@ class Controller:
         self._metadata = metadata
         self._config = config
         self._election = ControllerElection(store, metadata, config.node_id, clock)
-        self._deciding = asyncio.Lock()
+        self._decisions = DecisionQueue(store, metadata)
         self._loop = ControllerLoop(store, metadata, self._election, config)
         self._shutdown = ControlledShutdown(store, metadata, config)
         self._elector = LeaderElector(store, metadata)
@@ -136,42 +126,45 @@ class Controller:
         """Create topics; return the plan or the error of each."""
         refused = self._refuse_together(topics)
 
-        async def plan(topic: NewTopic) -> _Decision[TopicPlan]:
+        async def plan(topic: NewTopic, _: int) -> Decision[TopicPlan]:
             if topic.name in refused:
                 raise refused[topic.name]
             plan = self._planner.create(topic, self._metadata.cluster.controller_epoch)
-            return _Decision(plan, plan.ops, ChangeNode(topics=(topic.name,)))
+            return Decision(plan, plan.ops, ChangeNode(topics=(topic.name,)))
 
-        return await self._carry_out(plan, topics, dry=validate_only)
+        return await self._carry_out(plan, topics, lambda new: _topic(new.name), dry=validate_only)
 
     async def delete_topics(self, names: Sequence[str]) -> list[Topic | ApiError]:
         """Delete topics; return the deleted topic or the error of each."""
 
-        async def plan(name: str) -> _Decision[Topic]:
+        async def plan(name: str, attempt: int) -> Decision[Topic]:
             topic = self._planner.existing(name)
-            nodes = await self._store.tree(TopicNode.path(name))
-            return _Decision(topic, delete(topic, nodes), ChangeNode(topics=(name,)))
+            # What is known suffices as a rule. There is more where others have added nodes.
+            below = await self._store.tree(TopicNode.path(name)) if attempt else nodes_of(topic)
+            return Decision(topic, delete(topic, below), ChangeNode(topics=(name,)))
 
-        return await self._carry_out(plan, names)
+        return await self._carry_out(plan, names, _topic)
 
     async def create_partitions(
         self, growths: Sequence[Growth], *, validate_only: bool = False
     ) -> list[ApiError | None]:
         """Add partitions to topics."""
 
-        async def plan(growth: Growth) -> _Decision[None]:
+        async def plan(growth: Growth, _: int) -> Decision[None]:
             epoch = self._metadata.cluster.controller_epoch
             ops = self._planner.grow(growth.topic, growth.total, growth.assignment, epoch)
-            return _Decision(None, ops, ChangeNode(topics=(growth.topic,)))
+            return Decision(None, ops, ChangeNode(topics=(growth.topic,)))
 
-        return await self._carry_out(plan, growths, dry=validate_only)
+        return await self._carry_out(
+            plan, growths, lambda growth: _topic(growth.topic), dry=validate_only
+        )
 
     async def reassign(
         self, reassignments: Sequence[Reassignment], *, may_change_factor: bool = True
     ) -> list[dict[int, ApiError | None]]:
         """Begin or cancel reassignments; return the error of each partition, or None."""
 
-        async def plan(wanted: Reassignment) -> _Decision[dict[int, ApiError | None]]:
+        async def plan(wanted: Reassignment, _: int) -> Decision[dict[int, ApiError | None]]:
             topic = self._planner.existing(wanted.topic)
             view = current_view(self._metadata)
             outcomes: dict[int, ApiError | None] = {}
@@ -190,9 +183,11 @@ class Controller:
                     outcomes[index] = None
                 except ApiError as error:
                     outcomes[index] = error
-            return _Decision(outcomes, writes(topic, moves), ChangeNode(topics=(topic.name,)))
+            return Decision(outcomes, writes(topic, moves), ChangeNode(topics=(topic.name,)))
 
-        decided = await self._carry_out(plan, reassignments)
+        decided = await self._carry_out(
+            plan, reassignments, lambda wanted: _topic(wanted.topic)
+        )
         return [
             dict.fromkeys(wanted.targets, outcome) if isinstance(outcome, ApiError) else outcome
             for wanted, outcome in zip(reassignments, decided, strict=True)
@@ -209,7 +204,7 @@ class Controller:
     ) -> list[ApiError | None]:
         """Alter configurations of topics."""
 
-        async def plan(change: ConfigChange) -> _Decision[None]:
+        async def plan(change: ConfigChange, _: int) -> Decision[None]:
             topic = self._planner.existing(change.name)
             try:
                 config = change.edited(topic.config)
@@ -220,16 +215,18 @@ class Controller:
             ops = _write_config(path, topic.config, config, topic.config_version)
             if ops:
                 ops = [*topic.guards, *ops]
-            return _Decision(None, ops, ChangeNode(configs=(topic.name,)))
+            return Decision(None, ops, ChangeNode(configs=(topic.name,)))
 
-        return await self._carry_out(plan, changes, dry=validate_only)
+        return await self._carry_out(
+            plan, changes, lambda change: _topic(change.name), dry=validate_only
+        )
 
     async def alter_broker_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> list[ApiError | None]:
         """Alter dynamic configurations of brokers; ``name`` is an id or ALL_BROKERS."""
 
-        async def plan(change: ConfigChange) -> _Decision[None]:
+        async def plan(change: ConfigChange, _: int) -> Decision[None]:
             path = ConfigNode.broker_path(change.name)
             node = await self._store.get(path)
             current = ConfigNode.decode(node.data).config if node else {}
@@ -239,58 +236,34 @@ class Controller:
             except ConfigError as error:  # Kafka's code for brokers differs from that for topics
                 raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
             ops = _write_config(path, current, config, node.version if node else -1)
-            return _Decision(None, ops, ChangeNode(brokers=(change.name,)))
+            return Decision(None, ops, ChangeNode(brokers=(change.name,)))
 
-        return await self._carry_out(plan, changes, dry=validate_only)
+        return await self._carry_out(
+            plan, changes, lambda change: _broker(change.name), dry=validate_only
+        )
 
     async def _carry_out(
         self,
-        plan: Callable[[Item], Awaitable[_Decision[T]]],
+        plan: Callable[[Item, int], Awaitable[Decision[T]]],
         items: Sequence[Item],
+        about: Callable[[Item], Hashable],
         *,
         dry: bool = False,
     ) -> list[T | ApiError]:
         """Decide on each item and write it; return the outcome or the error of each.
 
-        ``dry`` decides without writing.
+        ``about`` names what an item decides on. ``dry`` decides without writing.
         """
-        async with self._deciding:
-            tries = [self._try(plan, item, dry=dry) for item in items]
-            done = await asyncio.gather(*tries)
-            written = [sequence for _, sequence in done if sequence is not None]
-            if written:
-                try:
-                    await self._metadata.applied(max(written))
-                except StoreError as error:
-                    lost = _unknown(error)
-                    return [lost if sequence is not None else outcome for outcome, sequence in done]
-            return [outcome for outcome, _ in done]
-
-    async def _try(
-        self, plan: Callable[[Item], Awaitable[_Decision[T]]], item: Item, *, dry: bool
-    ) -> tuple[T | ApiError, int | None]:
-        """Return the outcome, and the sequence number of the change if something was written."""
-        try:
-            for _ in range(_ATTEMPTS):
-                fence = self._metadata.fence()
-                decision = await plan(item)
-                if dry or not decision.ops:
-                    return decision.outcome, None
-                try:
-                    written = await decide(self._store, [fence], decision.ops, decision.change)
-                except NodeError:  # another write came first
-                    await self._metadata.catch_up()
-                    continue
-                return decision.outcome, written
-        except ApiError as error:
-            return error, None
-        except TransactionTooLarge as error:
-            return ApiError(
-                ErrorCode.POLICY_VIOLATION, f"too large for one transaction: {error}"
-            ), None
-        except StoreError as error:
-            return _unknown(error), None
-        return ApiError(ErrorCode.NOT_CONTROLLER, "other writes kept coming first"), None
+        decided: list[T | BaseException] = await asyncio.gather(
+            *(self._decisions.put(about(item), partial(plan, item), dry=dry) for item in items),
+            return_exceptions=True,
+        )
+        outcomes: list[T | ApiError] = []
+        for outcome in decided:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, ApiError):
+                raise outcome
+            outcomes.append(outcome)
+        return outcomes
 
     def _refuse_together(self, topics: Iterable[NewTopic]) -> dict[str, ApiError]:
         """Errors of topics that cannot be created because of others in the same request."""
@@ -313,6 +286,15 @@ class Controller:
         return refused
 
 
+def _topic(name: str) -> Hashable:
+    """What decisions about a topic are about: names that collide are one thing."""
+    return "topic", collision_key(name)
+
+
+def _broker(name: str) -> Hashable:
+    return "broker", name
+
+
 def _write_config(
     path: str, current: Mapping[str, str], config: Mapping[str, str], version: int
 ) -> list[Op]:
@@ -321,7 +303,3 @@ def _write_config(
         return []
     data = ConfigNode(config).encode()
     return [Create(path, data) if version < 0 else Set(path, data, version)]
-
-
-def _unknown(error: StoreError) -> ApiError:
-    return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the outcome is unknown: {error}")

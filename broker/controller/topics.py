@@ -3,15 +3,16 @@
 The error codes are Kafka's (its ``ReplicationControlManager``).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from qbus.config import BrokerConfig, check_topic_config
 from qbus.errors import ApiError, ConfigError, ErrorCode
-from qbus.metadata import Create, Delete, Node, Op, Set
+from qbus.metadata import Create, Delete, Op, Set
 from qbus.metadata.ids import new_id
+from qbus.metadata.paths import split
 from qbus.metadata.znodes import ConfigNode, PartitionStateNode, TopicNode
 from qbus.names import check_topic_name
 
@@ -209,7 +210,22 @@ class TopicPlanner:
         return machines_of(self._metadata.brokers.values())
 
 
-def delete(topic: Topic, nodes: Mapping[str, Node]) -> list[Op]:
+def nodes_of(topic: Topic) -> list[str]:
+    """The paths of the nodes that a topic is made of, as far as this broker knows."""
+    root = TopicNode.path(topic.name)
+    nodes = [root]
+    if topic.has_identity:
+        nodes.append(TopicNode.identity_path(topic.name, topic.id))
+    states = [
+        PartitionStateNode.path(topic.name, index)
+        for index, partition in enumerate(topic.partitions)
+        if partition.version >= 0
+    ]
+    above = dict.fromkeys(split(path)[0] for path in states)
+    return [*nodes, *dict.fromkeys(split(path)[0] for path in above), *above, *states]
+
+
+def delete(topic: Topic, nodes: Iterable[str]) -> list[Op]:
     """Plan the deletion of a topic with all ``nodes`` of its tree and its configuration."""
     root = TopicNode.path(topic.name)
     below = sorted((path for path in nodes if path != root), key=len, reverse=True)

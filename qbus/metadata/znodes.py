@@ -8,7 +8,7 @@ Every ``decode`` raises MalformedNode.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from types import MappingProxyType
@@ -347,6 +347,29 @@ class ChangeNode(NamedTuple):
     brokers: tuple[str, ...] = ()
     cluster: bool = False
     states: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+
+    @classmethod
+    def merged(cls, changes: Iterable["ChangeNode"]) -> "ChangeNode":
+        """What several changes name, without what they name twice."""
+        topics: dict[str, None] = {}
+        configs: dict[str, None] = {}
+        brokers: dict[str, None] = {}
+        states: dict[str, dict[int, None]] = {}
+        cluster = False
+        for change in changes:
+            topics |= dict.fromkeys(change.topics)
+            configs |= dict.fromkeys(change.configs)
+            brokers |= dict.fromkeys(change.brokers)
+            cluster = cluster or change.cluster
+            for topic, some in change.states.items():
+                states.setdefault(topic, {}).update(dict.fromkeys(some))
+        return cls(
+            (*topics,),
+            (*configs,),
+            (*brokers,),
+            cluster,
+            {topic: (*some,) for topic, some in states.items()},
+        )
 
     def encode(self) -> bytes:
         """JSON of Qbus; Kafka has no such node."""
