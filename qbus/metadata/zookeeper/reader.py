@@ -65,8 +65,14 @@ class Reader:
 
     async def missing(self, about: Sequence[str]) -> set[str]:
         """Return those of the paths that do not exist."""
-        found = await _in_turn(partial(self._ask, "exists_async"), about)
-        return {path for path, stat in zip(about, found, strict=True) if stat is None}
+        parts = _parts(about)
+        answers = await _in_turn(partial(self._ask_many, serialization.GetData), parts)
+        return {
+            path
+            for part, some in zip(parts, answers, strict=True)
+            for path, answer in zip(part, some, strict=True)
+            if isinstance(answer, exceptions.NoNodeError)  # what may not be read is there
+        }
 
     async def tree(self, path: str) -> dict[str, Node]:
         """Return the nodes from ``path`` down, read level by level."""
@@ -84,15 +90,12 @@ class Reader:
 
     async def _read(self, kind: Any, about: Sequence[str]) -> list[tuple[str, Any]]:
         """Read those of the paths that exist."""
-        parts = [about[start : start + _IN_ONE] for start in range(0, len(about), _IN_ONE)]
-        answers = await _in_turn(partial(self._read_part, kind), parts)
+        answers = await _in_turn(partial(self._read_part, kind), _parts(about))
         return [found for part in answers for found in part]
 
     async def _read_part(self, kind: Any, about: Sequence[str]) -> list[tuple[str, Any]]:
-        full = [self._full(path) for path in about]
-        answers = await self._session.ask(partial(_multi_read, kind=kind, paths=full))
         found = []
-        for path, answer in zip(about, answers, strict=True):
+        for path, answer in zip(about, await self._ask_many(kind, about), strict=True):
             if isinstance(answer, exceptions.NoAuthError):
                 raise AccessDenied(path)
             if isinstance(answer, exceptions.NoNodeError):  # it was deleted meanwhile
@@ -102,6 +105,12 @@ class Reader:
             found.append((path, answer))
         return found
 
+    async def _ask_many(self, kind: Any, about: Sequence[str]) -> list[Any]:
+        """Ask with one request; return the answer for each of the paths, or its exception."""
+        full = [self._full(path) for path in about]
+        answers: list[Any] = await self._session.ask(partial(_multi_read, kind=kind, paths=full))
+        return answers
+
     async def _ask(self, method: str, path: str, *arguments: object) -> Any:
         try:
             return await self._session.ask(methodcaller(method, self._full(path), *arguments))
@@ -110,6 +119,11 @@ class Reader:
 
     def _full(self, path: str) -> str:
         return self._prefix + path if path != paths.ROOT else self._prefix or paths.ROOT
+
+
+def _parts(about: Sequence[str]) -> list[Sequence[str]]:
+    """Split paths into those of each request."""
+    return [about[start : start + _IN_ONE] for start in range(0, len(about), _IN_ONE)]
 
 
 def _node(data: bytes | None, stat: Any) -> Node:
