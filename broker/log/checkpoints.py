@@ -18,7 +18,7 @@ import base64
 import binascii
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 
 from .epochs import EpochStart
@@ -229,8 +229,11 @@ class DirectoryCheckpoints:
             if self.get(name, partition) > offset:
                 self.set(name, partition, offset)
 
-    def forget(self, partition: TopicPartition) -> None:
-        """Leave nothing of a partition, in any of them. Raises ApiError."""
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Leave nothing of some partitions, in any of them. Raises ApiError."""
         with self.lock:
             for name, known in list(self._known.items()):
-                self.save(name, {one: offset for one, offset in known.items() if one != partition})
+                if any(one in known for one in partitions):
+                    gone = set(partitions)
+                    left = {one: offset for one, offset in known.items() if one not in gone}
+                    self.save(name, left)

@@ -255,7 +255,7 @@ class DataDirectory:
         """Begin a new partition; stable on return. Raises ApiError KAFKA_STORAGE_ERROR."""
         self.shared.health.check()
         directory = f"{self.path}/{partition}"
-        self._checkpoints.forget(partition)
+        self._checkpoints.forget([partition])
         try:
             self._files.make_directory(directory)
             write_topic_id(self._files, f"{directory}/{PARTITION_METADATA}", topic_id)
@@ -287,29 +287,41 @@ class DataDirectory:
             )
         return log
 
-    def remove_log(self, partition: TopicPartition) -> None:
-        """Delete a partition: out of the way at once, its files later.
+    def remove_logs(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ApiError]:
+        """Delete partitions: out of the way at once, their files later.
 
-        Stable on return, its checkpoints gone, so that a partition of the same name can begin anew.
-        Raises ApiError KAFKA_STORAGE_ERROR.
+        Stable on return, their checkpoints gone, so that partitions of the same names can begin
+        anew. Returns the errors of those that are left behind.
         """
-        log = self.logs[partition]
-        log.abandon()
-        self._bury(partition, log.config.file_delete_delay_ms)
-        self._checkpoints.forget(partition)
+        errors: dict[TopicPartition, ApiError] = {}
+        for partition in partitions:
+            log = self.logs[partition]
+            log.abandon()
+            try:
+                self._bury(partition, log.config.file_delete_delay_ms)
+            except ApiError as error:
+                errors[partition] = error
+        gone = [partition for partition in partitions if partition not in errors]
+        try:
+            if gone:
+                self.sync_names()
+                self._checkpoints.forget(gone)
+        except ApiError as error:
+            errors |= dict.fromkeys(gone, error)
+        return errors
 
     def _bury(self, partition: TopicPartition, delay_ms: int) -> None:
+        """Put a partition's directory out of the way; not stable yet. Raises ApiError."""
         directory = f"{self.path}/{partition}"
         suffix = f"-{partition.partition}.{uuid.uuid4().hex}{DELETED_DIRECTORY_SUFFIX}"
         grave = f"{self.path}/{partition.topic[: _MAX_NAME - len(suffix)]}{suffix}"
         try:
             self._files.rename(directory, grave)
-            self.logs.pop(partition, None)
-            self.unopened.discard(partition)
-            self.shared.trash.add(grave, delay_ms)
-            self._files.sync_directory(self.path)
         except OSError as error:
             raise self.shared.health.judge(f"delete {directory}", error) from error
+        self.logs.pop(partition, None)
+        self.unopened.discard(partition)
+        self.shared.trash.add(grave, delay_ms)
 
     # A log that moves to another directory of the broker: from here, and to here
 
@@ -327,8 +339,9 @@ class DataDirectory:
     def remove_closed(self, log: Log) -> None:
         """Delete a log that was closed; stable on return. Raises ApiError KAFKA_STORAGE_ERROR."""
         self._bury(log.topic_partition, log.config.file_delete_delay_ms)
+        self.sync_names()
         with suppress(ApiError):  # on a full disk: what it says of no partition does no harm
-            self._checkpoints.forget(log.topic_partition)
+            self._checkpoints.forget([log.topic_partition])
 
     def sync_names(self) -> None:
         """Make the names of partitions stable, as they are seen now. Raises ApiError."""
@@ -379,7 +392,7 @@ class DataDirectory:
             raise self.shared.health.judge(f"delete {directory}", error) from error
         self.copies.discard(partition)
         self.unopened.discard(partition)
-        self._checkpoints.forget(partition)
+        self._checkpoints.forget([partition])
 
     def truncate_log(self, partition: TopicPartition, offset: int) -> int:
         """Cut a log back to ``offset``; where it ends then. Raises ApiError."""

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Self
@@ -157,7 +157,21 @@ class LogManager:
 
     def delete(self, topic: str, partition: int) -> None:
         """Delete a partition: gone at once, its files later. Raises ApiError."""
-        self._directory_of(topic, partition).remove_log(TopicPartition(topic, partition))
+        self._directory_of(topic, partition)
+        for error in self.delete_many([TopicPartition(topic, partition)]).values():
+            raise error
+
+    def delete_many(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ApiError]:
+        """Delete those of the partitions that are here, each directory's together.
+
+        Returns the errors of those that are left behind.
+        """
+        errors: dict[TopicPartition, ApiError] = {}
+        for directory in self.directories:
+            errors |= directory.remove_logs([one for one in partitions if one in directory.logs])
+        return errors
 
     def truncate(self, topic: str, partition: int, offset: int) -> int:
         """Cut a log back to ``offset``, its checkpoint first; where it ends. Raises ApiError."""

@@ -36,7 +36,7 @@ class Trash:
         now = self._clock.monotonic()
         with self._lock:
             due = [entry for entry in self._waiting if entry[0] <= now]
-            self._waiting = [entry for entry in self._waiting if entry not in due]
+            self._waiting = [entry for entry in self._waiting if entry[0] > now]
         removed = 0
         for entry in due:
             try:

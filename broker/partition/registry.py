@@ -2,12 +2,18 @@
 
 Each change brings a topic to what the metadata says of it now, so several changes may come
 together. What cannot be done now, because a disk is full or offline, is tried again later.
+
+A change waits for a few new logs, so that a new topic can be used at once. It does not wait for
+many: these are made in the background, in the order of the changes, and what the metadata says of a
+partition by then decides what becomes of its log. Requests are refused until it is there.
 """
 
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import monotonic
 from types import MappingProxyType
@@ -15,7 +21,7 @@ from types import MappingProxyType
 from qbus.config import BrokerConfig, TopicConfig
 from qbus.errors import ApiError, ErrorCode
 
-from ..log import Log, LogConfig, LogManager
+from ..log import Log, LogConfig, LogManager, TopicPartition
 from ..metadata.image import (
     BrokerConfigChanged,
     BrokersChanged,
@@ -31,7 +37,8 @@ from .roles import Roles, is_held
 
 _log = logging.getLogger(__name__)
 
-_AT_ONCE = 16
+_AT_ONCE = 8  # logs that are being made: disks take several writes as one
+_FEW = 64  # logs that a change waits for
 _FSYNC = "fsync"
 _LOOK_S = 0.002
 
@@ -97,6 +104,11 @@ class PartitionRegistry:
         self._roles = roles
         self._ids: dict[str, bytes] = {}
         self._failed: set[tuple[str, int]] = set()
+        self._opening: dict[tuple[str, int], bool] = {}  # whether they are known to be new
+        self._to_open: deque[tuple[str, int]] = deque()
+        self._openers: set[asyncio.Task[None]] = set()
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "qbus-open")
+        self._is_stopping = False
         self._settings: dict[str, tuple[TopicConfig, LogConfig]] = {}
         self._changing = asyncio.Lock()
 
@@ -119,6 +131,11 @@ class PartitionRegistry:
             else:
                 closed.pop(name, None)
         return found
+
+    @property
+    def opening(self) -> int:
+        """How many partitions are to be held here and are being opened."""
+        return len(self._opening)
 
     @property
     def failed(self) -> int:
@@ -147,11 +164,18 @@ class PartitionRegistry:
         """Hold what the metadata says now, and follow it from here on."""
         self._metadata.subscribe(self.follow)
         async with self._changing:
-            await self._bring(self._metadata.topics)
+            await self._bring(self._metadata.topics, patient=True)
         self._name_strays()
 
+    async def stop(self) -> None:
+        """Open nothing any more; returns when nothing is under way."""
+        self._is_stopping = True
+        while self._openers:
+            await asyncio.wait(self._openers)
+        await asyncio.to_thread(self._threads.shutdown)
+
     async def follow(self, events: Sequence[Event]) -> None:
-        """Make changes of the metadata true; returns when they are."""
+        """Make changes of the metadata true; returns when they are, but for many new logs."""
         gone: list[Partition] = []
         changed: dict[str, None] = {}
         new: set[str] = set()
@@ -169,8 +193,7 @@ class PartitionRegistry:
                         new.add(event.topic.name)
         async with self._changing:
             await asyncio.gather(*(partition.truncated() for partition in gone))
-            deleting = (self._delete(partition.topic, partition.index) for partition in gone)
-            await asyncio.gather(*deleting)
+            await self._delete([(partition.topic, partition.index) for partition in gone])
             await self._bring(changed, new)
 
     async def reopen(
@@ -214,7 +237,7 @@ class PartitionRegistry:
             if self._ids.get(name) == topic_id and topic is not None:
                 self._open(topic, index, log)
             else:
-                await self._delete(name, index)
+                await self._delete([(name, index)])
             return True
 
     def _owes_nothing(self, partition: Partition) -> bool:
@@ -255,18 +278,22 @@ class PartitionRegistry:
         for closed in self._events.closed:
             closed(partition)
 
-    async def _bring(self, names: Iterable[str], new: Iterable[str] = ()) -> None:
-        """Bring topics to what the metadata says; ``new`` ones cannot have logs here yet."""
-        missing: list[tuple[Topic, int, bool]] = []
+    async def _bring(
+        self, names: Iterable[str], new: Collection[str] = (), *, patient: bool = False
+    ) -> None:
+        """Bring topics to what the metadata says; ``new`` ones cannot have logs here yet.
+
+        ``patient``: wait for all logs, however many there are.
+        """
         for name in names:
             topic = self._metadata.topics.get(name)
             if topic is not None:
                 await self._prepare(topic)
                 await self._remove_moved(topic)
-                missing += [(topic, index, name in new) for index in self._update(topic)]
-        for start in range(0, len(missing), _AT_ONCE):  # disks take several writes as one
-            some = missing[start : start + _AT_ONCE]
-            await asyncio.gather(*(self._create(*one) for one in some))
+                for index in self._update(topic):
+                    self._open_soon(name, index, is_new=name in new)
+        if self._openers and (patient or len(self._opening) <= _FEW):
+            await asyncio.wait(self._openers)
 
     async def _prepare(self, topic: Topic) -> None:
         for index, partition in list(self.topics.get(topic.id, NOTHING).items()):
@@ -277,7 +304,7 @@ class PartitionRegistry:
         """Give up what was moved to other brokers: the topic lives on, and they have it all."""
         partitions = self.topics.get(topic.id, NOTHING)
         for index in range(len(topic.partitions)):
-            if is_held(topic, index, self._node_id):
+            if is_held(topic, index, self._node_id) or (topic.name, index) in self._opening:
                 continue
             self._failed.discard((topic.name, index))
             partition = partitions.get(index)
@@ -288,7 +315,7 @@ class PartitionRegistry:
             log = self._logs.get(topic.name, index)
             if log is not None and log.topic_id == topic.id:
                 _log.info("%s-%d moved to other brokers: deleting it here", topic.name, index)
-                await self._delete(topic.name, index)
+                await self._delete([(topic.name, index)])
 
     def _update(self, topic: Topic) -> list[int]:
         """Bring the partitions that are open up to date, open those that have logs.
@@ -307,7 +334,8 @@ class PartitionRegistry:
                 self._apply(partitions[index], info, config)
                 continue
             log = self._logs.get(topic.name, index)
-            if log is None or log.topic_id not in {None, topic.id}:
+            is_opening = (topic.name, index) in self._opening  # perhaps for what had the name
+            if is_opening or log is None or log.topic_id not in {None, topic.id}:
                 missing.append(index)
             else:
                 self._open(topic, index, log)
@@ -352,30 +380,75 @@ class PartitionRegistry:
 
     # Disks
 
-    async def _create(self, topic: Topic, index: int, is_new: bool) -> None:
-        try:
-            settings = self._settings_of(topic.name, self._metadata.topic_config(topic))
-            log = await asyncio.to_thread(self._create_log, topic, index, settings, is_new)
-        except ApiError as error:
-            self._failed.add((topic.name, index))
-            _log.error("%s-%d cannot be opened for now: %s", topic.name, index, error)
+    def _open_soon(self, name: str, index: int, *, is_new: bool) -> None:
+        """Have a partition's log made; one that is being made is examined again when it is."""
+        key = name, index
+        if self._is_stopping:
             return
-        if self._ids.get(topic.name) == topic.id:
-            self._open(topic, index, log)
-        else:  # it was deleted meanwhile
-            await self._delete(topic.name, index)
+        if key not in self._opening:
+            self._to_open.append(key)
+        self._opening[key] = self._opening.get(key, False) or is_new
+        if len(self._openers) < min(_AT_ONCE, len(self._to_open)):
+            opener = asyncio.create_task(self._open_waiting())
+            self._openers.add(opener)
+            opener.add_done_callback(self._openers.discard)
+
+    async def _open_waiting(self) -> None:
+        """Open partitions, one after the other, until none waits."""
+        while self._to_open:
+            key = self._to_open.popleft()
+            try:
+                await self._create(*key)
+            except Exception as error:  # noqa: BLE001 - the others must be opened
+                known = None if isinstance(error, ApiError) else error
+                _log.error("%s-%d cannot be opened for now: %s", *key, error, exc_info=known)
+                if self._wanted(*key) is not None:
+                    self._failed.add(key)
+            finally:
+                del self._opening[key]
+
+    async def _create(self, name: str, index: int) -> None:
+        """Make the log of a partition and open it, as long as the metadata asks for it."""
+        log: Log | None = None
+        while True:
+            topic = None if self._is_stopping else self._wanted(name, index)
+            if topic is not None and log is not None and log.topic_id == topic.id:
+                self._open(topic, index, log)
+                return
+            if topic is not None:
+                settings = self._settings_of(name, self._metadata.topic_config(topic))
+                is_new = self._opening[name, index]
+                log = await asyncio.get_running_loop().run_in_executor(
+                    self._threads, self._create_log, topic, index, settings, is_new
+                )
+            elif log is None or self._is_stopping:  # the next start finds what it has made
+                return
+            else:  # the topic was deleted, or moved to other brokers, meanwhile
+                log = None
+                await self._delete([(name, index)])
+
+    def _wanted(self, name: str, index: int) -> Topic | None:
+        """The topic, if a partition of it is to be held here, as far as that was followed."""
+        topic = self._metadata.topics.get(name)
+        if topic is None or self._ids.get(name) != topic.id:
+            return None
+        return topic if is_held(topic, index, self._node_id) else None
 
     def _create_log(self, topic: Topic, index: int, settings: LogConfig, is_new: bool) -> Log:
         """In a thread. A log of another topic that had this name is in the way, and goes."""
-        if self._logs.get(topic.name, index) is not None:
+        log = self._logs.get(topic.name, index)
+        if log is not None and log.topic_id != topic.id:
             self._logs.delete(topic.name, index)
         return self._logs.create(topic.name, index, topic.id, settings, is_new=is_new)
 
-    async def _delete(self, topic: str, index: int) -> None:
-        try:
-            await asyncio.to_thread(self._logs.delete, topic, index)
-        except ApiError as error:
-            _log.error("the log of %s-%d is left behind: %s", topic, index, error)
+    async def _delete(self, partitions: Collection[tuple[str, int]]) -> None:
+        """Delete logs: those that are here."""
+        found = [TopicPartition(*one) for one in partitions if self._logs.get(*one) is not None]
+        if not found:
+            return
+        errors = await asyncio.to_thread(self._logs.delete_many, found)
+        for partition, error in errors.items():
+            _log.error("the log of %s is left behind: %s", partition, error)
 
 
 async def _until(is_true: Callable[[], bool], patience_s: float) -> bool:

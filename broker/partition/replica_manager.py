@@ -123,6 +123,7 @@ class ReplicaManager(Generic[S]):
         """Finish what is under way on disk; the logs can be closed then."""
         self.drain()
         await self.log_dir_moves.stop()
+        await self._registry.stop()
         await self._replicator.stop()
         await self.isr_changes.stop()
         self.sessions.close()

@@ -1,0 +1,208 @@
+"""New logs by the hundred are made in the background; what the metadata says by then decides."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qbus.broker.log import TopicPartition
+from qbus.broker.metadata.image import PartitionInfo
+from qbus.errors import ApiError, ErrorCode
+from tests.support.data_plane import DataPlane
+from tests.support.logs import batch
+from tests.support.waiting import eventually
+
+MANY = 100
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[DataPlane]:
+    plane = DataPlane(tmp_path)
+    await plane.start()
+    yield plane
+    await plane.stop()
+
+
+class Gate:
+    """Keeps logs from being made until it is opened; ``begun`` are those that wait at it."""
+
+    def __init__(self, plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun: list[tuple[str, int]] = []
+        self._open = threading.Event()
+        create = plane.logs.create
+
+        def wait(topic: str, index: int, *rest: Any, **options: Any) -> Any:
+            self.begun.append((topic, index))
+            assert self._open.wait(30)
+            return create(topic, index, *rest, **options)
+
+        monkeypatch.setattr(plane.logs, "create", wait)
+
+    def open(self) -> None:
+        """Let all through, from now on."""
+        self._open.set()
+
+
+@pytest.fixture
+def gate(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate = Gate(plane, monkeypatch)
+    yield gate
+    gate.open()
+
+
+def directories(plane: DataPlane) -> set[str]:
+    """The partitions' directories on disk, deleted ones left out."""
+    logs = plane.directory / "logs"
+    return {p.name for p in logs.iterdir() if p.is_dir() and not p.name.endswith("-delete")}
+
+
+async def all_opened(plane: DataPlane) -> None:
+    await eventually(lambda: not plane.replicas._registry.opening)
+
+
+async def begin(plane: DataPlane, gate: Gate, partitions: int = MANY) -> None:
+    """Create a topic of many partitions, of which the first ones are being made."""
+    await plane.metadata.put(plane.metadata.new_topic("many", partitions))
+    await eventually(lambda: gate.begun)
+
+
+async def test_a_change_does_not_wait_for_many_logs(plane: DataPlane, gate: Gate) -> None:
+    await begin(plane, gate)
+    assert plane.replicas._registry.opening == MANY
+    assert plane.replicas.get_partition("many", 0) is None
+    assert plane.replicas.why_missing("many", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    gate.open()
+    await all_opened(plane)
+    assert all(plane.partition("many", i).check() is ErrorCode.NONE for i in range(MANY))
+    assert directories(plane) == {f"many-{i}" for i in range(MANY)}
+
+
+async def test_it_waits_for_a_few(plane: DataPlane) -> None:
+    await plane.create("few", 64)
+    assert all(plane.partition("few", i).check() is ErrorCode.NONE for i in range(64))
+
+
+async def test_a_change_is_followed_while_many_are_made(plane: DataPlane, gate: Gate) -> None:
+    """They get the role, the epoch and the settings that the metadata says by then."""
+    await begin(plane, gate)
+    topic = plane.metadata.topics["many"]
+    follows = PartitionInfo(2, 5, (1, 2), (1, 2))
+    changed = replace(
+        topic, partitions=(follows, *topic.partitions[1:]), config={"max.message.bytes": "100"}
+    )
+    await plane.metadata.put(changed)
+    gate.open()
+    await all_opened(plane)
+    first, second = plane.partition("many", 0), plane.partition("many", 1)
+    assert (first.leader_id, first.leader_epoch) == (2, 5)
+    assert first.check() is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert second.check() is ErrorCode.NONE
+    assert second.log.config.max_message_bytes == 100
+    assert gate.begun.count(("many", 0)) == 1
+
+
+async def test_a_topic_deleted_while_it_is_made_leaves_nothing(
+    plane: DataPlane, gate: Gate
+) -> None:
+    await begin(plane, gate)
+    await plane.metadata.remove("many")
+    assert plane.replicas.why_missing("many", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    gate.open()
+    await all_opened(plane)
+    assert directories(plane) == set()
+    assert plane.logs.logs() == {}
+    assert plane.replicas.partitions_of("many") == {}
+    assert len(gate.begun) < MANY, "what was not begun yet is not made"
+
+
+async def test_its_namesake_gets_logs_of_its_own(plane: DataPlane, gate: Gate) -> None:
+    await begin(plane, gate)
+    await plane.metadata.remove("many")
+    namesake = await plane.metadata.put(plane.metadata.new_topic("many", 3))
+    gate.open()
+    await all_opened(plane)
+    assert {log.topic_id for log in plane.logs.logs().values()} == {namesake.id}
+    assert directories(plane) == {"many-0", "many-1", "many-2"}
+    found = plane.replicas.partitions_of("many")
+    assert found.keys() == {0, 1, 2}
+    assert found == plane.replicas.partitions_of(namesake.id)
+    found[0].append(batch(b"x"), 1)
+    assert found[0].log.log_end_offset == 1
+
+
+async def test_what_moved_to_other_brokers_while_it_is_made_goes(
+    plane: DataPlane, gate: Gate
+) -> None:
+    await begin(plane, gate)
+    topic = plane.metadata.topics["many"]
+    elsewhere = PartitionInfo(2, 1, (2,), (2,))
+    await plane.metadata.put(replace(topic, partitions=(elsewhere, *topic.partitions[1:])))
+    gate.open()
+    await all_opened(plane)
+    assert directories(plane) == {f"many-{i}" for i in range(1, MANY)}
+    assert plane.replicas.get_partition("many", 0) is None
+    assert plane.partition("many", 1).check() is ErrorCode.NONE
+
+
+async def test_a_stop_does_not_wait_for_all_and_the_next_start_makes_the_rest(
+    plane: DataPlane, gate: Gate
+) -> None:
+    await begin(plane, gate)
+    stopping = asyncio.create_task(plane.stop())
+    await asyncio.sleep(0)
+    gate.open()
+    await stopping
+    assert len(gate.begun) < MANY
+    await plane.start()
+    assert all(plane.partition("many", i).check() is ErrorCode.NONE for i in range(MANY))
+
+
+async def test_one_that_cannot_be_made_stops_no_other(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = plane.logs.create
+
+    def fail(topic: str, index: int, *rest: Any, **options: Any) -> Any:
+        if index == 7:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
+        if index == 8:
+            raise RuntimeError("a defect")
+        return create(topic, index, *rest, **options)
+
+    monkeypatch.setattr(plane.logs, "create", fail)
+    await plane.metadata.put(plane.metadata.new_topic("many", MANY))
+    await all_opened(plane)
+    assert plane.replicas.why_missing("many", 7) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert plane.replicas._registry.failed == 2
+    assert len(plane.replicas.partitions_of("many")) == MANY - 2
+    monkeypatch.setattr(plane.logs, "create", create)
+    await plane.replicas._registry.retry()
+    assert plane.replicas._registry.failed == 0
+    assert plane.partition("many", 7).check() is ErrorCode.NONE
+
+
+async def test_many_are_deleted_with_what_was_written_down_of_them(plane: DataPlane) -> None:
+    for name in ("gone", "kept"):
+        await plane.metadata.put(
+            plane.metadata.new_topic(name, MANY, {"qbus.durability": "memory"})
+        )
+        await all_opened(plane)
+    for name in ("gone", "kept"):
+        for index in range(MANY):
+            plane.partition(name, index).append(batch(b"x"), 1)
+    (directory,) = plane.logs.directories
+    offsets = {TopicPartition(name, i): 1 for name in ("gone", "kept") for i in range(MANY)}
+    plane.logs.checkpoint_high_watermarks(offsets)
+    await plane.metadata.remove("gone")
+    assert directories(plane) == {f"kept-{i}" for i in range(MANY)}
+    written = (plane.directory / "logs" / "replication-offset-checkpoint").read_text()
+    assert "gone" not in written
+    assert written.count("kept") == MANY
+    await plane.metadata.put(plane.metadata.new_topic("gone", MANY))
+    await all_opened(plane)
+    assert {plane.partition("gone", i).log.log_end_offset for i in range(MANY)} == {0}
+    assert not directory.offline
