@@ -25,6 +25,7 @@ from perf import (
     sdk_forms,
     spark,
     throughput,
+    topics,
     workers,
 )
 from perf.report import Figure, show, write_json, write_markdown
@@ -52,6 +53,7 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "cluster": cluster.run,
     "failover": failover.run,
     "cluster-topics": cluster_topics.run,
+    "topics": topics.run,
     "spark": spark.run,
     "mirror": mirror.run,
 }

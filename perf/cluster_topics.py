@@ -1,20 +1,15 @@
 """1,000 replicated topics: created, described, without one broker, and with it again."""
 
-import time
-from collections.abc import Callable
-
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from perf.cluster import memory_per_broker
 from perf.report import Figure
 from perf.servers import MEMORY, Cluster, both_clusters
+from perf.topics import PARTITIONS, PATIENCE, TOPICS, timed, wait
 from tests.support.cluster_view import View
-from tests.support.waiting import wait_until
 
-TOPICS, PARTITIONS = 1000, 3
 _AT_ONCE = 100
-_PATIENCE = 300.0
 _NODE = 2
 
 
@@ -50,40 +45,30 @@ def _measure(cluster: Cluster, count: int) -> list[float]:
     broker = cluster.brokers[_NODE]
 
     def be_whole() -> None:
-        _wait(lambda: view.are_whole(names, PARTITIONS), "replicas in sync")
+        wait(lambda: view.are_whole(names, PARTITIONS), "replicas in sync")
 
     def fail_over() -> None:
         broker.kill()
-        _wait(lambda: view.are_led(names, PARTITIONS, without=_NODE), "other leaders")
+        wait(lambda: view.are_led(names, PARTITIONS, without=_NODE), "other leaders")
 
     def come_back() -> None:
         broker.start(wait=False)
         be_whole()
 
-    created = _timed(lambda: _create(admin, names))
+    created = timed(lambda: _create(admin, names))
     be_whole()
     return [
         created,
-        _timed(lambda: admin.list_topics(timeout=_PATIENCE)),
-        _timed(fail_over),
-        _timed(come_back),
-        _timed(broker.stop),
-        _timed(come_back),
+        timed(lambda: admin.list_topics(timeout=PATIENCE)),
+        timed(fail_over),
+        timed(come_back),
+        timed(broker.stop),
+        timed(come_back),
     ]
 
 
 def _create(admin: AdminClient, names: list[str]) -> None:
     for first in range(0, len(names), _AT_ONCE):
         topics = [NewTopic(name, PARTITIONS, 3) for name in names[first : first + _AT_ONCE]]
-        for future in admin.create_topics(topics, request_timeout=_PATIENCE).values():
-            future.result(_PATIENCE)
-
-
-def _timed(action: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    action()
-    return time.perf_counter() - started
-
-
-def _wait(condition: Callable[[], bool], what: str) -> None:
-    wait_until(condition, what, _PATIENCE, pause=0.25)
+        for future in admin.create_topics(topics, request_timeout=PATIENCE).values():
+            future.result(PATIENCE)
