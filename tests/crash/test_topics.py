@@ -1,0 +1,131 @@
+"""Topics created and deleted by the hundred while brokers are killed: whole, or not there."""
+
+import random
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.support import zookeeper_process
+from tests.support.broker_process import BrokerProcess
+from tests.support.cluster_view import View
+from tests.support.qbus_cluster import QbusCluster
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.crash, pytest.mark.integration]
+
+PARTITIONS = 3
+AT_ONCE = 100
+_DONE = {None, KafkaError.TOPIC_ALREADY_EXISTS}
+_GONE = {None, KafkaError.UNKNOWN_TOPIC_OR_PART}
+
+Brokers = Mapping[int, BrokerProcess]
+
+
+@contextmanager
+def one_broker(directory: Path) -> Iterator[Brokers]:
+    with BrokerProcess(directory / "node-1") as broker:
+        yield {1: broker}
+
+
+@contextmanager
+def three_brokers(directory: Path) -> Iterator[Brokers]:
+    reason = zookeeper_process.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    options = "-o", "zookeeper.session.timeout.ms=3000"
+    with QbusCluster(directory, *options) as cluster:
+        yield cluster.brokers
+
+
+def admin_of(brokers: Brokers) -> AdminClient:
+    return AdminClient({"bootstrap.servers": ",".join(b.bootstrap for b in brokers.values())})
+
+
+def begin(admin: AdminClient, names: list[str], replicas: int) -> dict[str, "Future[None]"]:
+    """One request for half of the topics, and one for each of some others."""
+    half = len(names) // 2
+    requests = [names[:half], *([name] for name in names[half:])]
+    futures: dict[str, Future[None]] = {}
+    for some in requests:
+        topics = [NewTopic(name, PARTITIONS, replicas) for name in some]
+        futures |= admin.create_topics(topics, request_timeout=20)
+    return futures
+
+
+def answered(futures: Mapping[str, "Future[None]"], answers: Collection[int | None]) -> set[str]:
+    """The names whose answer is one of these; what nobody answered may be so or so."""
+    found = set()
+    for name, future in futures.items():
+        try:
+            future.result(60)
+            code = None
+        except KafkaException as error:
+            code = error.args[0].code()
+        if code in answers:
+            found.add(name)
+    return found
+
+
+def check(brokers: Brokers, names: list[str], created: set[str]) -> set[str]:
+    """Whatever there is of ``names`` is whole and takes records; those that there are."""
+    view = View(brokers)
+    wait_until(view.are_all_there, "all brokers", 60)
+    there = set(view.topics(names))
+    assert created <= there, "a creation that was answered is lost"
+    wait_until(lambda: view.are_whole(there, PARTITIONS), "whole topics", 60)
+    failed: list[KafkaError] = []
+
+    def heard(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            failed.append(error)
+
+    producer = Producer(
+        {"bootstrap.servers": ",".join(b.bootstrap for b in brokers.values()), "acks": "all"}
+    )
+    for name in there:
+        for partition in range(PARTITIONS):
+            producer.produce(name, b"x", partition=partition, on_delivery=heard)
+    assert producer.flush(60) == 0
+    assert not failed
+    for broker in brokers.values():
+        on_disk = {path.name.rpartition("-")[0] for path in broker.data_dir.iterdir()}
+        assert on_disk & set(names) == there, "logs are those of the topics that there are"
+    return there
+
+
+@pytest.mark.parametrize("make", [one_broker, three_brokers])
+def test_topics_are_whole_or_not_there_after_kills(
+    tmp_path: Path, make: Callable[[Path], AbstractContextManager[Brokers]]
+) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    with make(tmp_path) as brokers:
+        admin = admin_of(brokers)
+        admin.list_topics(timeout=30)
+        created_at_all = 0
+        for turn in range(4):
+            names = [f"turn-{turn}-{number:03}" for number in range(AT_ONCE)]
+            futures = begin(admin, names, len(brokers))
+            time.sleep(chance.uniform(0.0, 0.6))
+            victim = chance.choice(list(brokers.values()))
+            victim.kill()
+            victim.start()
+            there = check(brokers, names, answered(futures, _DONE))
+            created_at_all += len(there)
+            if there:
+                deleted = admin.delete_topics(sorted(there), request_timeout=20)
+                time.sleep(chance.uniform(0.0, 0.2))
+                victim.kill()
+                victim.start()
+                wait_until(View(brokers).are_all_there, "all brokers", 60)
+                gone = answered(deleted, _GONE)
+                assert not gone & set(View(brokers).topics(names)), "a deletion is lost"
+        assert created_at_all
