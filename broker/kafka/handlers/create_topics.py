@@ -2,8 +2,8 @@
 
 -1 partitions or replicas: the broker's defaults (KIP-464). Version 5 answers with what was made
 (KIP-525), 7 with the topic's id. A name that comes twice is INVALID_REQUEST. The answer waits until
-this broker knows the topics, whatever ``timeout_ms`` says: that takes milliseconds. A few partitions
-can be used here by then; the logs of hundreds are made afterwards, as Kafka does with all.
+this broker knows the topics, whatever ``timeout_ms`` says: that takes milliseconds. A few
+partitions can be used here by then; the logs of hundreds are made afterwards, as Kafka makes all.
 """
 
 import logging

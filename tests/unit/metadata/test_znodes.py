@@ -144,3 +144,15 @@ def test_partitions_are_numbered_without_a_gap(partitions: str) -> None:
 def test_a_topic_has_an_id() -> None:
     with pytest.raises(MalformedNode):
         TopicNode.decode(b'{"topic_id":"short","partitions":{"0":[1]}}')
+
+
+def test_changes_that_share_a_transaction_are_announced_once_each() -> None:
+    changes = [
+        ChangeNode(topics=("b", "a"), states={"t": (2, 1)}),
+        ChangeNode(topics=("a",), configs=("c",), brokers=("7",)),
+        ChangeNode(configs=("c", "d"), states={"t": (1, 3), "u": (0,)}, cluster=True),
+    ]
+    merged = ChangeNode.merged(changes)
+    assert merged == ChangeNode(("b", "a"), ("c", "d"), ("7",), True, {"t": (2, 1, 3), "u": (0,)})
+    assert ChangeNode.decode(merged.encode()) == merged
+    assert ChangeNode.merged([]) == ChangeNode()
