@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .peers.client import PeerClient
 
 _TIMEOUT_S: Final = 30.0
+_REQUEST_BYTES: Final = 1024  # what a request takes besides its batch, at most
 _VERSION: Final = 9  # of Produce: the last one that is needed, and names topics
 
 
@@ -109,6 +110,10 @@ class DeadLetters:
             raise ApiError(code)
 
     async def _send(self, leader: int, topic: str, index: int, batch: bytearray) -> None:
+        if len(batch) > self._config.socket_request_max_bytes - _REQUEST_BYTES:
+            raise ApiError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"no request takes a batch of {len(batch)} bytes"
+            )
         data = PartitionProduceData(index=index, records=memoryview(batch))
         request = ProduceRequest(
             acks=ACKS_ALL,
