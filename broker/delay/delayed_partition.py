@@ -1,4 +1,4 @@
-"""One partition that is led here: delivering what is due, carrying what retention would take.
+"""One partition that is led here: its delayed records become visible when they are due.
 
 The copy of another cluster's partition is *inert*: its source delivers, carries and gives up, and
 the copy gets what it wrote. When the copy becomes a topic of its own, what the source had not
@@ -7,40 +7,31 @@ delivered by then is delivered here.
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 from qbus.clock import Clock
-from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.errors import ApiError
 
 from ..partition.partition import Partition
-from .carrying import all_carried, lying_before, read_lying, to_carry
-from .delivery import MOST_BYTES, MOST_RECORDS, Due, read_due, still_held, to_bury, to_deliver
-from .fold import DelayFold
-from .held import HeldCache, HeldRecord, HeldRecords, NearRecords
-from .schedule import NEAR_MS, Held
+from .carrying import Carrying
+from .dead_lettering import DeadLettering, DeadLetterTopics
+from .delivery import MOST_LOOKED_AT, MOST_RECORDS, Due, read_due, still_held, to_deliver
+from .fold import SPREAD, DelayFold
+from .held import HeldCache, HeldRecords, NearRecords
+from .reading_ahead import ReadAhead
+from .schedule import Held
+from .log_throttle import LogThrottle
 
 _log = logging.getLogger(__name__)
 
 TICK_S: Final = 0.005
 _LONGEST_S: Final = 0.5  # between two looks at the clock, which may be set
 _RETRY_S: Final = 1.0
-_WARN_S: Final = 10.0
-_PASSES: Final = 20
-_AT_ONCE: Final = 100_000  # entries that are looked through without a pause
-_SPREAD: Final = 5_000  # records brought near at a time
-_HORIZON_MS: Final = 10_000  # how far ahead records are read at most
-_LEAST_AHEAD_MS: Final = 2_000  # and at least
-_MOST_WAITING: Final = 5_000  # that others, which are due behind them, do not wait for
+_UNREADABLE_S: Final = 10.0  # until an unreadable record is tried again
+_SPREADING_S: Final = 0.001  # between two parts of what is spread
+_STEP_MS: Final = 100  # how far ahead is looked for what is due, where some records wait
+_LOOKED_AT_S: Final = 1e-5  # pause for each record that waits: each look goes over all of them
 _LATE_MS: Final = (5, 10, 20, 50, 100, 500, 1_000, 10_000, 60_000)
-
-
-class DeadLetterTopics(Protocol):
-    """Stores batches in topics, wherever their partitions are led."""
-
-    async def write(self, topic: str, batch: bytearray) -> None:
-        """Store a batch on all in-sync replicas, at least once. Raises QbusError."""
 
 
 class Lateness:
@@ -65,7 +56,11 @@ class Lateness:
 
 
 class DelayedPartition:
-    """One partition that is led here: its timer, and what is under way."""
+    """Delivers the delayed records of one partition that is led here.
+
+    Records that are due too late, and those that cannot be read, *wait*: others are delivered
+    meanwhile, as far as they are among the first ``MOST_LOOKED_AT`` that are due.
+    """
 
     def __init__(
         self,
@@ -78,12 +73,8 @@ class DelayedPartition:
     ) -> None:
         """``reading_turn``: held by the one of all partitions that reads ahead.
 
-        ``dead_letters``: takes what comes too late.
+        ``dead_letters``: stores what is due too late.
         """
-        self._dead_letters = dead_letters
-        self._burying: asyncio.Task[None] | None = None
-        self._dead: dict[int, HeldRecord] = {}  # by where they lie
-        self._reading_turn = reading_turn
         self.partition = partition
         self._cache = cache
         self._clock = clock
@@ -92,14 +83,18 @@ class DelayedPartition:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._carrying: asyncio.Task[None] | None = None
-        self._reading_ahead: asyncio.Task[None] | None = None
-        self._read_up_to = 0  # the small slot of the schedule before which records were read ahead
+        self.read_ahead = ReadAhead(
+            partition, clock, reading_turn, lambda: self.held, lambda: self.fold.schedule
+        )
+        self.dead_lettering = DeadLettering(
+            partition, clock, dead_letters, lambda: self.held, self.wake
+        )
+        self.carrying = Carrying(partition, clock, lambda: self.held, self.wake)
         self._is_stopped = False
         self._was_inert = False
-        self._warned_at = float("-inf")
-        self._said_dead_at = float("-inf")
-        self._unreadable: set[int] = set()
+        self._retry_at = float("-inf")  # the loop's time before which nothing is tried again
+        self._failures = LogThrottle(clock)
+        self._unreadable: set[Held] = set()
         self._unreadable_since = 0.0
 
     @property
@@ -122,23 +117,30 @@ class DelayedPartition:
         """Whether it is a copy of another cluster's partition, where all this is done."""
         return bool(self.partition.log.config.qbus_mirror_source)
 
+    # When to look
+
+    @property
+    def _waiting(self) -> int:
+        """How many records are due and wait."""
+        return len(self._unreadable) + len(self.dead_lettering)
+
     def wake(self) -> None:
         """Look again when the next record is due: what is held back, or the topic, has changed."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if self._is_stopped or self._reading is not None:
             return
         if self.is_inert:
             self._was_inert = True
+            self._cancel_timer()
             return
         if self._was_inert:
             self._was_inert = False
             self._say_what_is_taken_over()
+        if self._waiting:
+            self._wait(self._pause_s)
+            return
         next_due = self.fold.schedule.next_due()
         if next_due is not None:
-            wait_s = (next_due - self._clock.time_ms()) / 1000
-            self._wait(min(max(wait_s, TICK_S), _LONGEST_S))
+            self._wait_until(next_due)
 
     def _say_what_is_taken_over(self) -> None:
         count = self.fold.pending
@@ -152,38 +154,88 @@ class DelayedPartition:
                 count,
             )
 
-    def _wait(self, seconds: float) -> None:
-        if not self._is_stopped:
-            self._timer = self._loop.call_later(seconds, self._look)
+    @property
+    def _pause_s(self) -> float:
+        return TICK_S + self._waiting * _LOOKED_AT_S
 
-    def _look(self) -> None:
-        self._timer = None
+    def _wait_until(self, due: int) -> None:
+        wait_s = (due - self._clock.time_ms()) / 1000
+        self._wait(min(max(wait_s, self._pause_s), _LONGEST_S))
+
+    def _wait(self, seconds: float) -> None:
+        """Look after ``seconds``, or before, if that is planned already.
+
+        So those who wake the partition again and again do not put off what is due.
+        """
+        if self._is_stopped:
+            return
+        at = max(self._loop.time() + seconds, self._retry_at)
+        if self._timer is not None:
+            if self._timer.when() <= at:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at, self.look)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def look(self) -> None:
+        """Deliver what is due, and have read what soon will be; then wait. The timer calls it."""
+        self._cancel_timer()
+        if self._is_stopped or self._reading is not None:
+            return
+        if self.is_inert:
+            self._was_inert = True
+            return
         schedule, now_ms = self.fold.schedule, self._clock.time_ms()
-        if schedule.advance(now_ms, _SPREAD, ahead=1):
-            self._wait(TICK_S / 5)
+        if schedule.advance(now_ms, SPREAD, ahead=1):
+            self._wait(_SPREADING_S)
             return
-        is_spreading = schedule.advance(now_ms, _SPREAD)
-        next_due = schedule.next_due()
-        self.held.pass_by(next_due)
-        if next_due is not None and next_due < now_ms + _HORIZON_MS:
-            self._read_ahead(now_ms)
-        if is_spreading and next_due is not None and next_due > now_ms:
+        is_spreading = schedule.advance(now_ms, SPREAD)
+        next_due = self._next_due(now_ms)
+        self.held.evict_before(next_due)
+        if next_due is None:
+            return
+        self.read_ahead.start(next_due, now_ms)
+        if next_due <= now_ms:
+            self._try_to_deliver()
+        elif is_spreading:
             self._wait(TICK_S)
-            return
-        if next_due is None or next_due > now_ms:
-            self.wake()
-            return
+        else:
+            self._wait_until(next_due)
+
+    def _next_due(self, now_ms: int) -> int | None:
+        """When the next record is due, but for those that wait. It may also be later than this."""
+        if not self._waiting:
+            return self.fold.schedule.next_due()
+        entries = self._due(now_ms + _STEP_MS)
+        return entries[0].due if entries else now_ms + _STEP_MS
+
+    def _due(self, until_ms: int) -> list[Held]:
+        """The first records that are due at ``until_ms``, but for those that wait."""
+        skipped, late = self._unreadable, self.dead_lettering
+        if skipped and self._clock.monotonic() - self._unreadable_since >= _UNREADABLE_S:
+            skipped.clear()
+        waiting = self._waiting
+        most = min(MOST_RECORDS + waiting, MOST_LOOKED_AT)
+        entries = self.fold.schedule.due(until_ms, most)
+        if not waiting:
+            return entries
+        return [entry for entry in entries if entry not in skipped and entry not in late]
+
+    # What is due
+
+    def _try_to_deliver(self) -> None:
         try:
             self.deliver()
         except BlockingIOError:
-            self._reading = self._loop.create_task(self._deliver_from_disk())
+            self._reading = self._loop.create_task(self._read_and_deliver())
         except (ApiError, OSError) as error:
             self._failed(error)
         else:
-            if self._dead or self._unreadable:  # which are due, and wait
-                self._wait(_RETRY_S / 10)
-            else:
-                self.wake()
+            self.wake()
 
     def deliver(self) -> int:
         """Deliver what is due; how many records. Does not wait for a disk.
@@ -191,95 +243,39 @@ class DelayedPartition:
         Raises BlockingIOError where it would, ApiError as :meth:`Partition.append_own` does.
         """
         now_ms = self._clock.time_ms()
-        return self._append(read_due(self.held, self._entries(now_ms), now_ms, wait=False))
+        return self._append(read_due(self.held, self._due(now_ms), now_ms, wait=False))
 
-    def _read_ahead(self, now_ms: int) -> None:
-        """Have the records read that are due soon, if that is not done or under way."""
-        if self._reading_ahead is None and self._read_up_to * NEAR_MS < now_ms + _LEAST_AHEAD_MS:
-            self._reading_ahead = self._loop.create_task(self._gather(now_ms))
-
-    async def _gather(self, now_ms: int) -> None:
+    async def _read_and_deliver(self) -> None:
         try:
-            async with self._reading_turn:
-                held = self.held
-                if not held.has_room:
-                    return
-                schedule, end = self.fold.schedule, (now_ms + _HORIZON_MS) // NEAR_MS
-                offsets: list[int] = []
-                for key in schedule.near_keys(self._read_up_to, end):
-                    offsets += schedule.offsets_at(key)
-                    if len(offsets) >= held.window:
-                        end = key + 1
-                        break
-                near = NearRecords(end * NEAR_MS)
-                await self._gather_into(near, sorted(offsets))
-                self._read_up_to = end
-        except OSError as error:
-            _log.warning("%s: delayed records are not read ahead: %s", self.partition, error)
-        finally:
-            self._reading_ahead = None
-
-    async def _gather_into(self, near: NearRecords, offsets: list[int]) -> None:
-        """Read the records at ``offsets`` bit by bit, so that what is due meanwhile is not late."""
-        at, held = 0, self.held
-        while at < len(offsets) and not self._is_stopped:
-            at = await asyncio.to_thread(held.gather, offsets, at, near)
-            await asyncio.sleep(TICK_S / 5)
-        self._keep(near, held)
-
-    def _keep(self, near: NearRecords, held: HeldRecords) -> None:
-        """Keep what was read of a log, unless that is another one by now."""
-        if near.records and not self._is_stopped and held is self._held:
-            held.keep(near)
-
-    async def _deliver_from_disk(self) -> None:
-        try:
-            first = self.fold.schedule.next_due()
-            if self._reading_ahead and first is not None and first >= self._read_up_to * NEAR_MS:
-                await self._reading_ahead  # which reads just that
-            now_ms = self._clock.time_ms()
-            entries, held = self._entries(now_ms), self.held
-            near = NearRecords(entries[-1].due + 1 if entries else 0)
-            offsets = sorted(entry.offset for entry in entries)
-            await asyncio.to_thread(held.bring, offsets, near)
-            self._keep(near, held)
-            due = await asyncio.to_thread(read_due, held, entries, now_ms, wait=True)
-            if not self._is_stopped:
-                self._append(still_held(due, self.fold))
+            await self.deliver_from_disk()
         except (ApiError, OSError) as error:
             self._reading = None
             self._failed(error)
         finally:
             self._reading = None
-            if self._timer is None:
-                self.wake()
+            self.wake()
 
-    def _entries(self, now_ms: int) -> list[Held]:
-        """What is due, but for what could not be read a moment ago, and what is being buried."""
-        skipped, dead = self._unreadable, self._dead
-        if skipped and self._clock.monotonic() - self._unreadable_since >= _WARN_S:
-            skipped.clear()
-        waiting = len(skipped) + len(dead)
-        entries = self.fold.schedule.due(now_ms, MOST_RECORDS + min(waiting, _MOST_WAITING))
-        if not waiting:
-            return entries
-        return [one for one in entries if one.offset not in skipped and one.offset not in dead]
+    async def deliver_from_disk(self) -> None:
+        """Deliver what is due, and wait for the disk. Raises ApiError, OSError."""
+        next_due = self._next_due(self._clock.time_ms())
+        if next_due is not None:
+            await self.read_ahead.wait_for(next_due)
+        now_ms = self._clock.time_ms()
+        entries, held = self._due(now_ms), self.held
+        near = NearRecords(entries[-1].due + 1 if entries else 0)
+        offsets = sorted(entry.offset for entry in entries)
+        await asyncio.to_thread(held.load, offsets, near)
+        if not self._is_stopped and held is self._held:
+            held.keep(near)
+        due = await asyncio.to_thread(read_due, held, entries, now_ms, wait=True)
+        if not self._is_stopped:
+            self._append(still_held(due, self.fold))
 
     def _append(self, due: Due) -> int:
         if due.unreadable:
-            if not self._unreadable:
-                self._unreadable_since = self._clock.monotonic()
-                _log.error(
-                    "%s: %d delayed records are due and cannot be read, the first of them at offset"
-                    " %d: they wait",
-                    self.partition,
-                    len(due.unreadable),
-                    due.unreadable[0].offset,
-                )
-            self._unreadable.update(entry.offset for entry in due.unreadable)
-        topic = self.partition.log.config.qbus_delay_dead_letter_topic
-        if due.expired and topic:
-            self._bury(topic, due.expired)
+            self._skip(due.unreadable)
+        if due.expired and self.partition.log.config.qbus_delay_dead_letter_topic:
+            self.dead_lettering.add(due.expired)
             due = due._replace(expired=[])
         if not due:
             return 0
@@ -296,61 +292,21 @@ class DelayedPartition:
             )
         return len(due.records)
 
-    # What comes too late, where there is a topic for it
-
-    def _bury(self, topic: str, records: list[HeldRecord]) -> None:
-        self._dead.update((record.offset, record) for record in records)
-        if self._burying is None and not self._is_stopped:
-            self._burying = self._loop.create_task(self._bury_all(topic))
-
-    async def _bury_all(self, topic: str) -> None:
-        """Store what comes too late in ``topic``, and then give it up here: at least once each."""
-        try:
-            while self._dead and not self._is_stopped:
-                taken = list(islice(self._dead.values(), MOST_RECORDS))
-                records = still_held(Due([], taken, []), self.fold).expired
-                if await self._try_to_bury(topic, records):
-                    for record in taken:
-                        del self._dead[record.offset]
-        finally:
-            self._burying = None
-            self.wake()
-
-    async def _try_to_bury(self, topic: str, records: list[HeldRecord]) -> bool:
-        partition = self.partition
-        try:
-            for part in _parts(records):
-                batch = to_bury(part, partition.topic, partition.index)
-                await self._dead_letters.write(topic, batch)
-                due = still_held(Due([], part, []), self.fold)
-                if due and not self._is_stopped:
-                    now_ms = self._clock.time_ms()
-                    partition.append_own(to_deliver(due, partition.log.config, now_ms), 0)
-        except (QbusError, OSError) as error:
-            now = self._clock.monotonic()
-            if now - self._said_dead_at >= _WARN_S:
-                self._said_dead_at = now
-                _log.warning(
-                    "%s: %d delayed records were due too long ago, and wait for their dead letter"
-                    " topic %s: %s",
-                    partition,
-                    len(self._dead),
-                    topic,
-                    error,
-                )
-            await asyncio.sleep(_RETRY_S)
-            return False
-        if records:
-            count = len(records)
-            _log.warning(
-                "%s: %d delayed records were due too long ago: now in %s", partition, count, topic
+    def _skip(self, unreadable: list[Held]) -> None:
+        """Let these records wait, and say so."""
+        if not self._unreadable:
+            self._unreadable_since = self._clock.monotonic()
+            _log.error(
+                "%s: %d delayed records are due and cannot be read, the first of them at offset"
+                " %d: they wait",
+                self.partition,
+                len(unreadable),
+                unreadable[0].offset,
             )
-        return True
+        self._unreadable.update(unreadable)
 
     def _failed(self, error: ApiError | OSError) -> None:
-        now = self._clock.monotonic()
-        if now - self._warned_at >= _WARN_S:
-            self._warned_at = now
+        if self._failures.allows():
             count = len(self.fold.schedule.due(self._clock.time_ms(), MOST_RECORDS))
             _log.warning(
                 "%s: %s%d delayed records are due, and wait: %s",
@@ -359,93 +315,13 @@ class DelayedPartition:
                 count,
                 error,
             )
+        self._retry_at = self._loop.time() + _RETRY_S
         self._wait(_RETRY_S)
-
-    # What retention would take
-
-    def carry_before(self, offset: int) -> None:
-        """Begin to carry what lies before ``offset`` to the end of the log."""
-        if self._carrying is None and not self._is_stopped and self.fold.bound < offset:
-            self._carrying = self._loop.create_task(self._try_to_carry(offset))
-
-    async def _try_to_carry(self, offset: int) -> None:
-        try:
-            await self.carry_all_before(offset)
-        except (ApiError, OSError) as error:
-            _log.warning("%s: delayed records are carried later: %s", self.partition, error)
-        finally:
-            self._carrying = None
-
-    async def count_before(self, offset: int) -> int:
-        """How many of the delayed records lie before ``offset``."""
-        count = 0
-        for entries in lying_before(self.fold, offset):
-            count += len(entries)
-            await asyncio.sleep(0)
-        return count
-
-    async def carry_all_before(self, offset: int) -> None:
-        """Carry what lies before ``offset`` to the end of the log, and wait until that is done.
-
-        Raises ApiError, OSError.
-        """
-        before = self.fold.carried_count
-        try:
-            for _ in range(_PASSES):
-                for entries in lying_before(self.fold, offset):
-                    await self._carry(entries)
-                if self._is_stopped:
-                    return
-                if await self._none_lies_before(offset):
-                    now_ms = self._clock.time_ms()
-                    self.partition.append_own(all_carried(offset, now_ms), 0)
-                    count = self.fold.carried_count - before
-                    _log.info("%s: %d delayed records carried to its end", self.partition, count)
-                    return
-            raise ApiError(
-                ErrorCode.REQUEST_TIMED_OUT, "delayed records change faster than they are carried"
-            )
-        finally:
-            self.wake()
-
-    async def _none_lies_before(self, offset: int) -> bool:
-        """Whether no delayed record lies before ``offset``; also false where that is not sure."""
-        schedule = self.fold.schedule
-        moves = schedule.moves
-        for entries in lying_before(self.fold, offset):
-            if entries:
-                return False
-            if schedule.count > _AT_ONCE:
-                await asyncio.sleep(0)
-        return schedule is self.fold.schedule and schedule.moves == moves
-
-    async def _carry(self, entries: list[Held]) -> None:
-        while entries and not self._is_stopped:
-            records, count = await asyncio.to_thread(read_lying, self.held, entries, wait=True)
-            batch = to_carry(records, self.fold, self._clock.time_ms())
-            if batch and not self._is_stopped:
-                self.partition.append_own(batch, 0)
-            entries = entries[count:]
-        await asyncio.sleep(0)
 
     def stop(self) -> None:
         """Deliver nothing any more: the partition is led elsewhere."""
         self._is_stopped = True
+        for part in (self.read_ahead, self.dead_lettering, self.carrying):
+            part.stop()
         self._held.close()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
-def _parts(records: list[HeldRecord]) -> Iterator[list[HeldRecord]]:
-    """``records`` in batches of about ``MOST_BYTES``."""
-    part: list[HeldRecord] = []
-    size = 0
-    for record in records:
-        part.append(record)
-        size += len(record.key or b"") + len(record.value or b"")
-        if size >= MOST_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
+        self._cancel_timer()

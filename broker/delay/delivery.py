@@ -1,4 +1,9 @@
-"""What is due becomes visible: one append of the accounting and of the records themselves."""
+"""What is due becomes visible: one append of the accounting and of the records themselves.
+
+No batch is larger than ``max.message.bytes``, unless a single record is: with its added header, or
+where it came compressed. Followers and consumers get such a batch, as they get the first batch of
+any response whole.
+"""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -6,7 +11,7 @@ from typing import Final, NamedTuple
 from qbus import dead_letters
 from qbus.delay import DELAY, DELAYED_OFFSET, DELIVER_AT, NO_TTL, TTL
 from qbus.errors import CorruptBatch
-from qbus.records import Compression, read_header, set_log_append_time
+from qbus.records import HEADER_SIZE, Compression, read_header, set_log_append_time
 from qbus.records.control import (
     Announcement,
     ControlType,
@@ -23,13 +28,17 @@ from .schedule import Held
 
 MOST_RECORDS: Final = 5_000
 MOST_BYTES: Final = 512 * 1024
+MOST_LOOKED_AT: Final = 10_000
+"""How many of the first due records of a partition are looked at where some of them wait."""
+
+_OVERHEAD: Final = 64  # bytes that a record takes besides its own, with the header that is added
 
 
 class Due(NamedTuple):
-    """What is due now: records to deliver, and those that come too late for that."""
+    """What is due now: records to deliver, those that are due too late, and unreadable ones."""
 
     records: list[HeldRecord]
-    expired: list[HeldRecord]
+    expired: list[Held]
     unreadable: list[Held]
 
     def __bool__(self) -> bool:
@@ -37,11 +46,12 @@ class Due(NamedTuple):
 
 
 def read_due(held: HeldRecords, entries: Sequence[Held], now_ms: int, *, wait: bool) -> Due:
-    """The records of the first ``entries``, which are due, up to about ``MOST_BYTES``.
+    """The records of the first ``entries``, which are due, as many as a batch takes.
 
     Raises BlockingIOError, ApiError as :meth:`HeldRecords.read` does.
     """
     due = Due([], [], [])
+    most_bytes = min(MOST_BYTES, held.log.config.max_message_bytes - HEADER_SIZE)
     size = 0
     for entry in entries:
         try:
@@ -53,14 +63,52 @@ def read_due(held: HeldRecords, entries: Sequence[Held], now_ms: int, *, wait: b
             continue
         if record.due != entry.due:
             record = record._replace(due=entry.due)
+        size += size_of(record)
         if record.ttl != NO_TTL and now_ms > entry.due + record.ttl:
-            due.expired.append(record)
+            due.expired.append(entry)
+        elif due.records and size > most_bytes:
+            break
         else:
             due.records.append(record)
-        size += len(record.key or b"") + len(record.value or b"") + 32
-        if size >= MOST_BYTES:
+        if size >= most_bytes:
             break
     return due
+
+
+def size_of(record: HeldRecord) -> int:
+    """About how many bytes a record takes in a batch, at most."""
+    size = _OVERHEAD
+    if record.key is not None:
+        size += len(record.key)
+    if record.value is not None:
+        size += len(record.value)
+    for name, value in record.headers:
+        size += len(name) + 8
+        if value is not None:
+            size += len(value)
+    return size
+
+
+def read_part(held: HeldRecords, entries: Sequence[Held]) -> tuple[list[HeldRecord], int]:
+    """The records of the first ``entries`` in at most ``MOST_BYTES``, or one; of how many entries.
+
+    Those that cannot be read are left out. For a thread: it reads the log. Raises ApiError,
+    OSError.
+    """
+    records: list[HeldRecord] = []
+    size = 0
+    for number, entry in enumerate(entries):
+        try:
+            record = held.read(entry.offset, wait=True)
+        except CorruptBatch:
+            record = None
+        if record is None:
+            continue
+        size += size_of(record)
+        if records and size > MOST_BYTES:
+            return records, number
+        records.append(record._replace(due=entry.due))
+    return records, len(entries)
 
 
 def still_held(due: Due, fold: DelayFold) -> Due:
@@ -68,7 +116,7 @@ def still_held(due: Due, fold: DelayFold) -> Due:
     contains = fold.schedule.contains
     return Due(
         [record for record in due.records if contains(record.due, record.offset)],
-        [record for record in due.expired if contains(record.due, record.offset)],
+        [entry for entry in due.expired if contains(entry.due, entry.offset)],
         due.unreadable,
     )
 
@@ -90,10 +138,15 @@ def to_deliver(due: Due, config: LogConfig, now_ms: int) -> bytearray:
     return control_batch(records, now_ms) + batch
 
 
-def to_bury(records: Sequence[HeldRecord], topic: str, partition: int) -> bytearray:
-    """A batch for the dead letter topic of records that are given up, and came from there.
+def to_dead_letters(
+    records: Sequence[HeldRecord],
+    topic: str,
+    partition: int,
+    compression: Compression = Compression.NONE,
+) -> bytearray:
+    """The batch for the dead letter topic of records of the partition ``partition`` of ``topic``.
 
-    Without the headers of delays: they would be held back again.
+    The records lose their headers of delays: with them they would be held back again.
     """
     from qbus.records.encode import encode_records  # noqa: PLC0415 - loads the codec
 
@@ -115,14 +168,14 @@ def to_bury(records: Sequence[HeldRecord], topic: str, partition: int) -> bytear
         ],
         [record.timestamp for record in records],
         base_timestamp=records[0].timestamp,
-        compression=Compression.NONE,
+        compression=compression,
     )
 
 
 _TIMES: Final = frozenset((DELIVER_AT, DELAY, TTL))
 
 
-def _entries(held: Sequence[HeldRecord]) -> Entries:
+def _entries(held: Sequence[HeldRecord] | Sequence[Held]) -> Entries:
     return Entries(tuple(one.due for one in held), tuple(one.offset for one in held))
 
 

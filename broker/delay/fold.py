@@ -41,7 +41,7 @@ def hash_of(key: bytes | None) -> int:
     return 0 if key is None else crc32c(key)
 
 
-_SPREAD: Final = 5_000  # records brought near at a time
+SPREAD: Final = 5_000  # records brought near at a time
 
 
 class CarriedRecords:
@@ -207,7 +207,7 @@ class DelayFold:
 
         What is delivered is then taken out of a small slot, not out of an hour's.
         """
-        self.schedule.advance(now_ms, _SPREAD)
+        self.schedule.advance(now_ms, SPREAD)
 
     def _remove(self, entries: Entries) -> int:
         removed = self.schedule.remove_all(entries)

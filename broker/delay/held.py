@@ -18,11 +18,11 @@ from qbus.records.record import Headers
 
 from ..log import Log
 
-_CACHED_BYTES: Final = 32 << 20
+_BATCH_BYTES: Final = 32 << 20
 _NEAR_BYTES: Final = 64 << 20
 _FEW_BATCHES: Final = 16  # that are read without a pause
-_FEW_WHOLE: Final = 4
-_BROUGHT_BYTES: Final = 8 << 20
+_FEW_WHOLE: Final = 4  # batches that are kept whole
+_LOADED_BYTES: Final = 8 << 20
 _ONE_BYTE: Final = 0x80  # from which on a length takes more
 _NEAR_RECORD: Final = 200  # bytes that one takes besides its own
 
@@ -46,7 +46,7 @@ class HeldRecord(NamedTuple):
 
 
 class _Head:
-    """What is to be known of a hidden batch to read one of its records."""
+    """Decodes single records of a hidden batch by the batch's header."""
 
     __slots__ = ("_decoder", "_header", "_one")
 
@@ -172,36 +172,44 @@ def _end_of(near: NearRecords) -> int:
 
 
 class HeldCache:
-    """The hidden batches that were read last, of all logs: a bounded number of bytes.
+    """Bounds what is kept in memory of the hidden batches of all logs.
 
-    ``near_bytes``: what records that are due soon take beside them, in ``near_owners`` logs.
+    The batches that were read last take ``batch_bytes``. Records that are due soon take
+    ``near_bytes`` beside them, in ``near_owners`` logs, and at most about ``most_near_bytes``.
     """
 
-    def __init__(self, most_bytes: int = _CACHED_BYTES) -> None:
+    def __init__(
+        self, most_batch_bytes: int = _BATCH_BYTES, most_near_bytes: int = _NEAR_BYTES
+    ) -> None:
         self.lock = threading.Lock()
-        self._most_bytes = most_bytes
-        self._size = 0
+        self._most_batch_bytes = most_batch_bytes
+        self.most_near_bytes = most_near_bytes
+        self.batch_bytes = 0
         self.near_bytes = 0
         self.near_owners = 0
         self._read: OrderedDict[tuple[HeldRecords, int], int] = OrderedDict()
 
     def add(self, owner: "HeldRecords", base_offset: int, size: int) -> None:
-        """A batch was read; those read before it may be forgotten for it. Under the lock."""
+        """Count in a batch that was read, and evict the oldest ones for it. Under the lock."""
         self._read[owner, base_offset] = size
-        self._size += size
-        while self._size > self._most_bytes and len(self._read) > 1:
+        self.batch_bytes += size
+        while self.batch_bytes > self._most_batch_bytes and len(self._read) > 1:
             (other, oldest), gone = self._read.popitem(last=False)
-            self._size -= gone
-            other.forget(oldest)
+            self.batch_bytes -= gone
+            other.evict(oldest)
 
     def remove(self, owner: "HeldRecords", base_offsets: Iterable[int]) -> None:
-        """These batches are forgotten. Under the lock."""
+        """Count out batches that are kept no longer. Under the lock."""
         for base_offset in base_offsets:
-            self._size -= self._read.pop((owner, base_offset), 0)
+            self.batch_bytes -= self._read.pop((owner, base_offset), 0)
 
 
 class HeldRecords:
-    """The records of one log that are held back. For any thread, but for those due soon."""
+    """Reads the records of one log that are held back.
+
+    :meth:`read` is for any thread. What keeps records that are due soon is for the event loop's
+    thread, but for :meth:`gather` and :meth:`load`, which read the log.
+    """
 
     def __init__(self, log: Log, cache: HeldCache) -> None:
         self.log = log
@@ -225,7 +233,7 @@ class HeldRecords:
         if batch is None:
             if not wait:
                 raise BlockingIOError
-            batch = self._load(offset)
+            batch = self._read_batch(offset)
             if batch is not None:
                 self._remember(batch)
         return None if batch is None else batch.record(offset)
@@ -248,7 +256,7 @@ class HeldRecords:
             batch = self._batches[self._bases[at]] if at >= 0 else None
         return batch if batch is not None and offset <= batch.last_offset else None
 
-    def _load(self, offset: int) -> _Batch | None:
+    def _read_batch(self, offset: int) -> _Batch | None:
         records = self.log.read_batch(offset, wait=True)
         if records is None:
             return None
@@ -264,26 +272,27 @@ class HeldRecords:
                 self._batches[base] = batch
                 self._cache.add(self, base, batch.size)
 
-    # Those that are due soon. In the event loop's thread, but for ``gather`` and ``bring``.
+    # Those that are due soon
 
     @property
     def window(self) -> int:
         """How many records of usual size may be read ahead: there is room for two such windows."""
-        return _NEAR_BYTES // (4 * _NEAR_RECORD * max(self._cache.near_owners, 1))
+        return self._cache.most_near_bytes // (4 * _NEAR_RECORD * max(self._cache.near_owners, 1))
 
     @property
     def has_room(self) -> bool:
         """Whether there is room for one."""
-        return self._cache.near_bytes + 2 * _NEAR_RECORD * self.window <= _NEAR_BYTES
+        cache = self._cache
+        return cache.near_bytes + 2 * _NEAR_RECORD * self.window <= cache.most_near_bytes
 
     def gather(self, offsets: list[int], at: int, near: NearRecords) -> int:
-        """Read the records at ``offsets``, ascending, from number ``at`` on; for a thread.
+        """Read some of the records at ``offsets``, ascending, from number ``at`` on; for a thread.
 
-        Of a few batches, each of which is read once, whatever the order in which its records are
-        due. Returns the number of the first that is not read: of ``len(offsets)`` where large
-        records have taken the room for a window. Raises OSError.
+        Reads a few batches, each of them once, in whatever order their records are due. Returns the
+        number of the first record that is left; ``len(offsets)`` if the others are not to be read,
+        for large records have taken the room for a window. Raises OSError.
         """
-        room = _NEAR_BYTES // (2 * max(self._cache.near_owners, 1))
+        room = self._cache.most_near_bytes // (2 * max(self._cache.near_owners, 1))
         for _ in range(_FEW_BATCHES):
             if at == len(offsets):
                 break
@@ -295,7 +304,7 @@ class HeldRecords:
     def _gather_batch(self, offsets: list[int], at: int, near: NearRecords) -> int:
         first = offsets[at]
         try:
-            batch = self._load(first)
+            batch = self._read_batch(first)
         except (ApiError, CorruptBatch):  # who delivers it will say so
             batch = None
         if batch is None or batch.last_offset < first:
@@ -305,13 +314,13 @@ class HeldRecords:
             at += 1
         return at
 
-    def bring(self, offsets: list[int], near: NearRecords) -> None:
-        """Have the records at ``offsets``, ascending, in memory; for a thread. Raises OSError.
+    def load(self, offsets: list[int], near: NearRecords) -> None:
+        """Load the records at ``offsets``, ascending, into memory; for a thread. Raises OSError.
 
-        A few batches whole, for others of their records may be next; of more, only these records,
-        as long as they are not large.
+        The first few batches are kept whole, as their other records may be next. Of further batches
+        only these records are kept, in ``near``, as far as there is room.
         """
-        room = min(_BROUGHT_BYTES, _NEAR_BYTES - self._cache.near_bytes)
+        room = min(_LOADED_BYTES, self._cache.most_near_bytes - self._cache.near_bytes)
         loaded = at = 0
         while at < len(offsets):
             first = offsets[at]
@@ -326,12 +335,14 @@ class HeldRecords:
                 continue
             at += 1
             with suppress(ApiError, CorruptBatch):
-                batch = self._load(first)
+                batch = self._read_batch(first)
                 if batch is not None and batch.last_offset >= first:
                     self._remember(batch)
 
     def keep(self, near: NearRecords) -> None:
-        """Keep what was gathered until the time for it has passed."""
+        """Keep records that were read until the time for them has passed."""
+        if not near.records:
+            return
         with self._cache.lock:
             self._cache.near_owners += not self._near
             self._near.append(near)
@@ -343,7 +354,7 @@ class HeldRecords:
 
         ``dues``: the due time of each of them first.
         """
-        if not self._near or self._cache.near_bytes >= _NEAR_BYTES:
+        if not self._near or self._cache.near_bytes >= self._cache.most_near_bytes:
             return
         near = self._near[-1]
         numbers = [number for number, due in enumerate(dues) if due[0] < near.end_ms]
@@ -355,8 +366,8 @@ class HeldRecords:
             with self._cache.lock:
                 self._cache.near_bytes += near.size - before
 
-    def pass_by(self, next_due: int | None) -> None:
-        """Forget what was kept for times before ``next_due``, the first that is left."""
+    def evict_before(self, next_due: int | None) -> None:
+        """Evict what was kept for times before ``next_due``; None: all."""
         if not self._near:
             return
         with self._cache.lock:
@@ -364,13 +375,13 @@ class HeldRecords:
                 self._cache.near_bytes -= self._near.pop(0).size
             self._cache.near_owners -= not self._near
 
-    def forget(self, base_offset: int) -> None:
-        """Forget a batch that was read. Under the cache's lock."""
+    def evict(self, base_offset: int) -> None:
+        """Evict a batch that was read. Under the cache's lock."""
         del self._batches[base_offset]
         del self._bases[bisect_left(self._bases, base_offset)]
 
     def close(self) -> None:
-        """Forget all that was read."""
+        """Evict all that was read."""
         with self._cache.lock:
             self._clear()
 

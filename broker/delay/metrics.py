@@ -47,7 +47,8 @@ def register_metrics(metrics: Metrics, delays: DelayService, clock: Clock) -> No
     counters(
         partition,
         "delayed_records_expired",
-        "Delayed records dropped, for they were due longer ago than their qbus-ttl.",
+        "Delayed records given up, as they were due longer ago than their qbus-ttl: dropped, or"
+        " moved to the dead letter topic.",
         of_each(_expired),
     )
     counters(

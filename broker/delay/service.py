@@ -11,7 +11,8 @@ from qbus.records.plain import plain_header
 
 from ..partition.background_tasks import BackgroundTasks
 from ..partition.partition import Partition, PartitionListener
-from .delayed_partition import DeadLetterTopics, DelayedPartition, Lateness
+from .dead_lettering import DeadLetterTopics
+from .delayed_partition import DelayedPartition, Lateness
 from .fold import DelayFold
 from .held import HeldCache, HeldRecord, HeldRecords
 from .incoming import PartitionIntake
@@ -26,11 +27,14 @@ _JUMP_S: Final = 1.0
 class DelayService(PartitionListener):
     """Delivers the delayed records of all partitions that this broker leads."""
 
-    def __init__(self, clock: Clock, dead_letters: DeadLetterTopics) -> None:
+    def __init__(
+        self, clock: Clock, dead_letters: DeadLetterTopics, cache: HeldCache | None = None
+    ) -> None:
+        """``cache``: bounds what is kept of the records of all partitions."""
         self._dead_letters = dead_letters
         self.lateness = Lateness()
         self._clock = clock
-        self._cache = HeldCache()
+        self._cache = cache or HeldCache()
         self._reading_turn = asyncio.Lock()
         self._led: dict[Partition, DelayedPartition] = {}
         self._offset_s = clock.time_ms() / 1000 - clock.monotonic()
@@ -153,7 +157,7 @@ class DelayService(PartitionListener):
         for one in self:
             if one.fold.pending and not one.is_inert:
                 try:
-                    one.carry_before(await _to_be_cleared(one))
+                    one.carrying.start(await _to_be_cleared(one))
                 except ApiError as error:
                     _log.warning("%s: %s", one.partition, error)
 
@@ -170,7 +174,7 @@ class DelayService(PartitionListener):
                 if delayed.is_inert:
                     return needed_from
                 try:
-                    await delayed.carry_all_before(offset)
+                    await delayed.carrying.carry_all_before(offset)
                 except OSError as error:
                     raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         return offset
@@ -196,6 +200,6 @@ async def _to_be_cleared(one: DelayedPartition) -> int:
     log, limit = one.partition.log, one.partition.high_watermark
     too_old = await asyncio.to_thread(log.expired_before, limit, by_size=False)
     too_much = await asyncio.to_thread(log.expired_before, limit)
-    if too_much > too_old and 2 * await one.count_before(too_much) <= too_much - one.fold.bound:
+    if too_much > too_old and 2 * await one.carrying.count_before(too_much) <= too_much - one.fold.bound:
         return too_much
     return too_old

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from qbus.broker.delay import DelayFold, DelayService
 from qbus.broker.delay.delayed_partition import DelayedPartition
+from qbus.broker.delay.held import HeldCache
 from qbus.broker.delay.schedule import Held
 from qbus.broker.log import AppendInfo, Log, LogConfig, OsFiles
 from qbus.broker.log.state import SharedState
@@ -49,7 +50,16 @@ class WallClock:
 class Line:
     """What delays need of a partition that is led here."""
 
-    def __init__(self, directory: Path, clock: WallClock, **config: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        clock: WallClock,
+        *,
+        cache_bytes: tuple[int, ...] = (),
+        **config: Any,
+    ) -> None:
+        """``cache_bytes``: see :class:`HeldCache`; ``config``: settings of the log."""
+        self.cache_bytes = cache_bytes
         self.directory = directory
         self.clock = clock
         self.settings = {"qbus_delay_enable": True, **config}
@@ -79,9 +89,12 @@ class Line:
 
     def lead(self) -> None:
         """Begin to lead: nothing is known but the log."""
-        self.buried: list[tuple[str, Record]] = []
-        self.grave_error: ApiError | None = None
-        self.service = DelayService(self.clock, self)
+        self.dead_letters: list[tuple[str, Record]] = []
+        self.dead_letter_sizes: list[int] = []
+        self.dead_letter_error: ApiError | None = None
+        self.most_dead_letter_bytes = 1 << 30
+        self.cache = HeldCache(*self.cache_bytes)
+        self.service = DelayService(self.clock, self, self.cache)
         self.service.leading(cast("Partition", self), 0)
         delayed = self.service.of(cast("Partition", self))
         assert delayed is not None
@@ -138,18 +151,31 @@ class Line:
                 if not self.delayed.deliver():
                     return self.fold.delivered_count - before
             except BlockingIOError:
-                await self.delayed._deliver_from_disk()
+                await self.delayed.deliver_from_disk()
+
+    async def read_ahead(self) -> None:
+        """Do what is due, read what soon will be, and wait until that is done."""
+        self.delayed.look()
+        await eventually(lambda: not self.delayed.read_ahead.is_under_way)
+
+    def configure(self, **config: Any) -> None:
+        """Change settings of the log."""
+        self.settings.update(config)
+        self.log.update_config(LogConfig(**self.settings))
 
     async def carry(self) -> None:
         """Carry what retention waits for."""
         await self.service.carry()
-        await eventually(lambda: self.delayed._carrying is None)
+        await eventually(lambda: not self.delayed.carrying.is_under_way)
 
     async def write(self, topic: str, batch: bytearray) -> None:
         """Be the dead letter topic. Raises ApiError."""
-        if self.grave_error is not None:
-            raise self.grave_error
-        self.buried += [(topic, record) for record in iter_records(bytes(batch))]
+        if self.dead_letter_error is not None:
+            raise self.dead_letter_error
+        if len(batch) > self.most_dead_letter_bytes:
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"{len(batch)} bytes")
+        self.dead_letter_sizes.append(len(batch))
+        self.dead_letters += [(topic, record) for record in iter_records(bytes(batch))]
 
     def visible(self) -> list[Record]:
         """All records that consumers get."""

@@ -189,50 +189,6 @@ async def test_what_comes_too_late_for_its_ttl_is_given_up(
     assert "1 delayed records were due too long ago" in caplog.text
 
 
-async def test_what_comes_too_late_goes_to_the_dead_letter_topic(
-    new_line: NewLine, clock: WallClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    line = new_line(qbus_delay_dead_letter_topic="dead")
-    line.produce((b"k", b"stale", {"qbus-delay": "1s", "qbus-ttl": "1s", "mine": "x"}))
-    line.send(b"fresh", delay="1s")
-    clock.advance(2_001)
-    await line.deliver()
-    assert values(line) == [b"fresh"]
-    await eventually(lambda: line.fold.pending == 0)
-    ((topic, record),) = line.buried
-    assert (topic, record.key, record.value) == ("dead", b"k", b"stale")
-    assert dict(record.headers) == {
-        "mine": b"x",
-        "__dlq.errors.topic": b"t",
-        "__dlq.errors.partition": b"0",
-        "__dlq.errors.offset": b"0",
-        "__dlq.errors.message": b"due at %d, qbus-ttl 1000 ms" % (NOW + 1000),
-    }
-    assert line.fold.expired == 1
-    assert "t-0: 1 delayed records were due too long ago: now in dead" in caplog.text
-
-
-async def test_what_cannot_be_buried_waits_and_says_so_and_others_do_not_wait_for_it(
-    new_line: NewLine, clock: WallClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    line = new_line(qbus_delay_dead_letter_topic="dead")
-    line.grave_error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "dead is missing")
-    for number in range(100):
-        line.send(b"%d" % number, delay="1s", ttl="1s")
-    clock.advance(3_000)
-    assert await line.deliver() == 0
-    said = "100 delayed records were due too long ago, and wait for their dead letter topic dead"
-    await eventually(lambda: said in caplog.text)
-    line.send(b"fresh", delay="1s")
-    clock.advance(1_000)
-    assert await line.deliver() == 1
-    assert (line.fold.pending, line.fold.expired) == (100, 0)
-    line.send(cancel="0")
-    line.grave_error = None
-    await eventually(lambda: line.fold.pending == 0)
-    assert {record.value for _, record in line.buried} == {b"%d" % n for n in range(1, 100)}
-
-
 async def test_log_append_time_is_the_time_of_delivery(new_line: NewLine, clock: WallClock) -> None:
     line = new_line(message_timestamp_type="LogAppendTime")
     line.produce((None, b"a", {}), (None, b"b", {"qbus-delay": "1s"}))
@@ -321,13 +277,29 @@ async def test_the_timer_delivers_by_itself(line: Line, clock: WallClock) -> Non
     await eventually(line.visible)
 
 
+async def test_waking_it_again_and_again_does_not_put_off_what_is_due(
+    line: Line, clock: WallClock
+) -> None:
+    offset = line.send(b"v", delay="1s")
+    assert line.delayed.held.read(offset, wait=True) is not None  # so that it is in memory
+    clock.advance(1000)
+    line.delayed.wake()
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 0.05
+    while loop.time() < end:
+        line.delayed.wake()
+    await asyncio.sleep(0)  # the loop runs what its timers are due for
+    await asyncio.sleep(0)
+    assert values(line) == [b"v"]
+
+
 async def test_what_cannot_be_appended_waits_and_says_so(
     line: Line, clock: WallClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     line.send(b"v", delay="1s")
     clock.advance(1000)
     line.refusal = ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "1 in-sync replica, 2 needed")
-    line.delayed._look()
+    line.delayed.look()
     said = "t-0: 1 delayed records are due, and wait: 1 in-sync replica"
     await eventually(lambda: said in caplog.text)
     line.refusal = None
@@ -444,7 +416,9 @@ async def test_one_that_moves_while_others_are_carried_is_carried_too(
     line.log.flush()
     clock.advance(2 * DAY)
     await line.deliver()
-    carrying = asyncio.ensure_future(line.delayed.carry_all_before(line.log.log_end_offset))
+    carrying = asyncio.ensure_future(
+        line.delayed.carrying.carry_all_before(line.log.log_end_offset)
+    )
     for offset in offsets[5:]:
         await asyncio.sleep(0)
         line.produce((None, None, {"qbus-reschedule": str(offset), "qbus-delay": "100d"}))

@@ -163,7 +163,7 @@ async def test_an_order_finds_what_was_carried_while_a_thread_read(
     ]
     for order in orders:
         order.read()
-    await line.delayed.carry_all_before(line.log.log_end_offset)
+    await line.delayed.carrying.carry_all_before(line.log.log_end_offset)
     assert line.fold.pending == 1
     for order, found in zip(orders, (1, 0), strict=True):
         assert order.append()[1].done == found
