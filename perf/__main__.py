@@ -1,6 +1,7 @@
 """``python -m perf [CLAIM ...]``: measure the claims, beside Apache Kafka where it can run."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -15,6 +16,9 @@ from perf import (
     cluster_topics,
     commits,
     delay,
+    delay_exact,
+    delay_plain,
+    delay_scale,
     failover,
     footprint,
     latency,
@@ -28,6 +32,7 @@ from perf import (
     topics,
     workers,
 )
+from perf.peers import schedulers
 from perf.report import Figure, show, write_json, write_markdown
 
 CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
@@ -47,6 +52,17 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "partitions": partitions.run,
     "commits": commits.run,
     "delay": delay.run,
+    **{f"delay-{name}": partial(delay.run, peers=(name,)) for name in schedulers.NAMES},
+    "delay-itself": delay.run_by_itself,
+    "delay-exact": delay_exact.run,
+    **{
+        f"delay-exact-{name}": partial(delay_exact.run, names=(name,))
+        for name in delay_exact.SENDERS
+    },
+    "delay-scale": delay_scale.run,
+    "delay-cluster": delay_scale.run_cluster,
+    "delay-plain": delay_plain.run,
+    "delay-enabled": delay_plain.run_enabled,
     "abuse": abuse.run,
     "agent": agent.run,
     "agent-delay": agent_delay.run,
@@ -56,6 +72,11 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "topics": topics.run,
     "spark": spark.run,
     "mirror": mirror.run,
+}
+#: What is part of another claim, to be measured by itself.
+PARTS = {
+    *(f"delay-{name}" for name in schedulers.NAMES),
+    *(f"delay-exact-{name}" for name in delay_exact.SENDERS),
 }
 
 
@@ -81,7 +102,7 @@ def main(
     """Measure CLAIMS (all by default), Qbus and Apache Kafka in turn on this machine."""
     before.checkout = against
     results = {}
-    for name in claims or CLAIMS:
+    for name in claims or [one for one in CLAIMS if one not in PARTS]:
         results[name] = CLAIMS[name](rounds, scale)
         show(name, results[name])
         if json_file:

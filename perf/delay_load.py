@@ -11,6 +11,8 @@ import sys
 import time
 from typing import Any
 
+import psutil
+
 PARTITIONS = 3
 _PATIENCE_S = 120.0
 
@@ -31,13 +33,17 @@ def load(
     spread_ms: int,
     size: int,
     header: str = "qbus-deliver-at",
+    *,
     wait: bool = False,
+    broker: int | None = None,
 ) -> dict[str, float]:
     """Send ``count`` values of ``size`` bytes with a time in ``header``: at random within
-    ``spread_ms``, which begin ``lead_ms`` from now. ``wait``: read them, too.
+    ``spread_ms``, which begin ``lead_ms`` from now. ``wait``: read them, too, and tell what the
+    process ``broker`` spends on that.
     """
     from confluent_kafka import Producer
 
+    ends = _ends(bootstrap, topic) if wait else []
     start = time.time_ns() // 1_000_000 + lead_ms
     dues = [start + random.Random(number).randrange(spread_ms) for number in range(count)]
     producer = Producer(
@@ -66,14 +72,37 @@ def load(
     assert left == 0, f"{left} records were not taken"
     result = {"seconds": time.perf_counter() - began}
     result["spare_ms"] = start - time.time_ns() / 1e6
-    return result | _lateness(bootstrap, topic, count) if wait else result
+    if not wait:
+        return result
+    before = _spent(broker)
+    result |= _lateness(bootstrap, topic, count, ends)
+    return result | {"broker_s": _spent(broker) - before}
 
 
-def _lateness(bootstrap: str, topic: str, count: int) -> dict[str, float]:
+def _spent(pid: int | None) -> float:
+    """Processor time of a process, in seconds."""
+    if pid is None:
+        return 0.0
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system
+
+
+def _ends(bootstrap: str, topic: str) -> list[int]:
+    """Where each partition ends for consumers."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "perf"})
-    consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
+    places = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+    ends = [consumer.get_watermark_offsets(place, timeout=30)[1] for place in places]
+    consumer.close()
+    return ends
+
+
+def _lateness(bootstrap: str, topic: str, count: int, starts: list[int]) -> dict[str, float]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "perf"})
+    consumer.assign([TopicPartition(topic, index, at) for index, at in enumerate(starts)])
     late: list[float] = []
     deadline = time.monotonic() + _PATIENCE_S
     while len(late) < count and time.monotonic() < deadline:

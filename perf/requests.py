@@ -6,6 +6,7 @@ connection has one request under way. Requests are made here, once for both side
 
 import json
 import mmap
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ import psutil
 from perf import rdkafka
 from perf.report import Figure
 from perf.servers import MEMORY, WORKERS, Setup, both, cpu_seconds, cpu_seconds_of
-from qbus.records import build_batch
+from qbus.records import Compression, build_batch
 from qbus.wire import ApiKey, decode_response, encode_request, encode_response
 from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from qbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -238,13 +239,17 @@ def compiled(name: str) -> str:
     return str(binary)
 
 
-def prepare(bootstrap: str, topic: str, row: Row) -> Load:
+def prepare(bootstrap: str, topic: str, row: Row, codec: Compression = Compression.NONE) -> Load:
     """The row's requests to ``topic``, after one of each was answered well.
 
     What is to be fetched is sent there, one batch to each partition.
     """
-    records = [(None, b"x" * row.size, (), 1_700_000_000_000)] * row.records
-    batch = build_batch(records)
+    half = row.size // 2  # half random, half repeated: about what logs compress to
+    records = [
+        (None, os.urandom(half) + b"x" * (row.size - half), (), 1_700_000_000_000)
+        for _ in range(row.records)
+    ]
+    batch = build_batch(records, compression=codec)
     acks = row.acks or 1
     ports = leaders(int(bootstrap.rpartition(":")[2]), topic)
     frames = [produce_frame(topic, index, batch, acks) for index in range(PARTITIONS)]

@@ -1,7 +1,9 @@
-// Schedulers runs a NATS server, and loads it or a beanstalkd with messages that are due later.
+// Schedulers runs a NATS server, loads it or a beanstalkd with messages that are due later, and sends
+// such to a Qbus.
 //
 //	schedulers serve PORT DIRECTORY
 //	schedulers nats|beanstalkd HOST:PORT COUNT LEAD_MS SPREAD_MS SIZE WAIT
+//	schedulers send HOST:PORT TOPIC PARTITIONS COUNT START_MS SPREAD_MS FAR_EVERY FAR_MS SIZE
 //
 // A load sends COUNT messages of SIZE bytes, which begin with the time at which they are due: at
 // random within SPREAD_MS, which begin LEAD_MS from now. It prints how long that took; then, unless
@@ -28,13 +30,17 @@ type peer interface {
 
 func main() {
 	if len(os.Args) < 4 {
-		fail(fmt.Errorf("usage: schedulers serve|nats|beanstalkd ..."))
+		fail(fmt.Errorf("usage: schedulers serve|nats|beanstalkd|send ..."))
 	}
 	if os.Args[1] == "serve" {
 		fail(serve(number(2), os.Args[3]))
 		stopped := make(chan os.Signal, 1)
 		signal.Notify(stopped, syscall.SIGTERM, syscall.SIGINT)
 		<-stopped
+		return
+	}
+	if os.Args[1] == "send" {
+		fail(send(os.Args[2], os.Args[3], number(4), number(5), int64(number(6)), int64(number(7)), number(8), int64(number(9)), number(10)))
 		return
 	}
 	connect := map[string]func(string) (peer, error){"nats": connectNATS, "beanstalkd": connectBeanstalkd}
