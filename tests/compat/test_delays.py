@@ -55,15 +55,16 @@ def ours(one: Stored) -> dict[str, bytes | None]:
 @clients_with("produce")
 def test_a_header_delays(client: Client, delaying: str, reference: Client) -> None:
     with_headers(client)
-    due = now_ms() + 6_000  # the client may take seconds to start
+    client.produce(delaying, [delayed(b"first")])  # a client takes its time to start
+    due = now_ms() + 6_000
     client.produce(delaying, [delayed(b"later", deliver_at=str(due)), delayed(b"now")])
     client.produce(delaying, [delayed(b"soon", delay="500ms")])
-    found = reference.consume(delaying, 0, 0, 3)
+    found = reference.consume(delaying, 0, 0, 4)
     assert now_ms() >= due
-    assert [one.record.value for one in found] == [b"now", b"soon", b"later"]
-    assert found[2].record.timestamp == due
-    assert ours(found[2])["qbus-delayed-offset"] == b"0"
-    assert ours(found[1])["qbus-delayed-offset"] == b"2"
+    assert [one.record.value for one in found] == [b"first", b"now", b"soon", b"later"]
+    assert found[3].record.timestamp == due
+    assert ours(found[3])["qbus-delayed-offset"] == b"1"
+    assert ours(found[2])["qbus-delayed-offset"] == b"3"
 
 
 @clients_with("consume")
@@ -80,6 +81,7 @@ def test_consumers_read_what_was_delayed_in_the_order_of_its_times(
     assert values == [b"now"] * 5 + [b"%d" % due for due in sorted(dues)]
     offsets = [one.offset for one in found]
     assert offsets == sorted(set(offsets))
+    assert reference.bounds(delaying, 0)[1] == offsets[-1] + 1  # nothing came twice
 
 
 @clients_with("produce")

@@ -5,6 +5,8 @@ from typing import Any
 from .aiokafka import Aiokafka
 from .base import Client, ClientError, GroupDescription
 from .confluent import Confluent
+from .franz_go import FranzGo
+from .java_client import JavaClient
 from .java_tools import JavaTools
 from .kafka_python import KafkaPython
 from .kafkajs import Kafkajs
@@ -12,4 +14,13 @@ from .kcat import Kcat
 
 __all__ = ["ALL", "Client", "ClientError", "GroupDescription"]
 
-ALL: tuple[Any, ...] = (Confluent, KafkaPython, Aiokafka, Kcat, Kafkajs, JavaTools)
+ALL: tuple[Any, ...] = (
+    Confluent,
+    KafkaPython,
+    Aiokafka,
+    Kcat,
+    Kafkajs,
+    JavaClient,
+    FranzGo,
+    JavaTools,
+)

@@ -1,44 +1,40 @@
 """kafkajs: the protocol in JavaScript, driven by the scripts in ``tests/compat/kafkajs``."""
 
-import base64
 import hashlib
-import json
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from tests.compat.members import Member
 from tests.compat.members.script import HEARTBEAT_MS, SESSION_TIMEOUT_MS
-from tests.compat.records import BINARY, NOTHING, NULL_HEADER, Record, Stored
+from tests.compat.records import BINARY, NOTHING, NULL_HEADER
 
-from .base import ClientError, Driver, GroupDescription
+from .base import GroupDescription
 from .names import upper_snake
+from .scripted import Scripted
 
 _SCRIPTS = Path(__file__).parents[1] / "kafkajs"
 
 
-class Kafkajs(Driver):
-    """The driver of kafkajs: one node process that carries out one operation after the other."""
+class Kafkajs(Scripted):
+    """The driver of kafkajs."""
 
     name = "kafkajs"
     sendable = BINARY
     readable = (*BINARY, NULL_HEADER, NOTHING)
     tells_no_offset = False
 
-    def __init__(self, bootstrap: str) -> None:
-        super().__init__(bootstrap)
-        self._node = subprocess.Popen(
-            ["node", str(_SCRIPTS / "driver.js"), bootstrap],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=_environment(),
-            text=True,
-        )
+    @classmethod
+    def command(cls, bootstrap: str) -> list[str]:
+        return ["node", str(_SCRIPTS / "driver.js"), bootstrap]
+
+    @classmethod
+    def environment(cls) -> dict[str, str]:
+        return {**os.environ, "NODE_PATH": str(_packages()), "NODE_NO_WARNINGS": "1"}
 
     @staticmethod
     def missing() -> str | None:
@@ -48,53 +44,12 @@ class Kafkajs(Driver):
                 return f"{program} is not installed"
         return None if _packages() else "npm cannot fetch kafkajs"
 
-    def close(self) -> None:
-        """End the node process."""
-        with self._node:
-            self._node.terminate()
-
-    def produce(
-        self,
-        topic: str,
-        records: Sequence[Record],
-        *,
-        partition: int = 0,
-        compression: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-    ) -> list[int] | None:
-        base = self._ask(
-            "produce",
-            topic=topic,
-            records=[_to_json(record) for record in records],
-            partition=partition,
-            compression=compression,
-            acks=acks,
-            idempotent=idempotent,
-        )
-        return None if base is None else list(range(base, base + len(records)))
-
-    def consume(self, topic: str, partition: int, offset: int, count: int) -> list[Stored]:
-        found = self._ask("consume", topic=topic, partition=partition, offset=offset, count=count)
-        return [_from_json(one) for one in found]
-
-    def consume_group(self, topic: str, group: str, count: int) -> list[Stored]:
-        found = self._ask("consumeGroup", topic=topic, group=group, count=count)
-        return [_from_json(one) for one in found]
-
-    def offset_for_time(self, topic: str, partition: int, timestamp: int) -> int:
-        return int(
-            self._ask("offsetForTime", topic=topic, partition=partition, timestamp=timestamp)
-        )
-
-    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        low, high = self._ask("bounds", topic=topic, partition=partition)
-        return low, high
-
     def member(self, topic: str, group: str) -> Member:
         session = [str(SESSION_TIMEOUT_MS), str(HEARTBEAT_MS)]
         script = str(_SCRIPTS / "member.js")
-        return Member(["node", script, self._bootstrap, topic, group, *session], env=_environment())
+        return Member(
+            ["node", script, self._bootstrap, topic, group, *session], env=self.environment()
+        )
 
     def create_topic(
         self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None
@@ -128,9 +83,6 @@ class Kafkajs(Driver):
     def describe_group(self, group: str) -> GroupDescription:
         return GroupDescription(upper_snake(self._ask("groupState", group=group)))
 
-    def committed(self, topic: str, partition: int, group: str) -> int:
-        return int(self._ask("committed", topic=topic, partition=partition, group=group))
-
     def commit(self, topic: str, partition: int, group: str, offset: int) -> None:
         self._ask("commit", topic=topic, partition=partition, group=group, offset=offset)
 
@@ -139,44 +91,6 @@ class Kafkajs(Driver):
 
     def brokers(self) -> list[str]:
         return list(self._ask("brokers"))
-
-    def _ask(self, operation: str, **arguments: object) -> Any:
-        assert self._node.stdin is not None
-        assert self._node.stdout is not None
-        question = {"operation": operation, "arguments": arguments}
-        print(json.dumps(question), file=self._node.stdin, flush=True)
-        answer = json.loads(self._node.stdout.readline())
-        if "result" in answer:
-            return answer["result"]
-        assert answer["code"] is not None, answer["message"]
-        raise ClientError(answer["code"], answer["message"])
-
-
-def _to_json(record: Record) -> dict[str, object]:
-    return {
-        "key": _text(record.key),
-        "value": _text(record.value),
-        "headers": [(name, _text(value)) for name, value in record.headers],
-        "timestamp": record.timestamp,
-    }
-
-
-def _from_json(found: Mapping[str, Any]) -> Stored:
-    headers = tuple((name, _bytes(value)) for name, value in found["headers"])
-    record = Record(_bytes(found["key"]), _bytes(found["value"]), headers, found["timestamp"])
-    return Stored(found["partition"], found["offset"], record)
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else base64.b64encode(data).decode()
-
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "NODE_PATH": str(_packages()), "NODE_NO_WARNINGS": "1"}
 
 
 @cache
