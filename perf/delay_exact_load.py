@@ -8,7 +8,10 @@ import json
 import random
 import sys
 import time
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 PARTITIONS = 3
 FAR_EVERY = 100
@@ -26,7 +29,7 @@ class Load(NamedTuple):
 
     topic: str
     partitions: int
-    count: int
+    records: int
     start_ms: int
     spread_ms: int
     far_every: int
@@ -36,6 +39,11 @@ class Load(NamedTuple):
     def words(self) -> list[str]:
         """As arguments of a program."""
         return [str(one) for one in self]
+
+
+def value_of(due_ms: int, number: int, size: int) -> bytes:
+    """The value of a record."""
+    return (b"%d %09d " % (due_ms, number)).ljust(size, b"x")
 
 
 def send(bootstrap: str, load: Load) -> dict[str, float]:
@@ -59,17 +67,15 @@ def send(bootstrap: str, load: Load) -> dict[str, float]:
     )
     chance = random.Random(1)
     began = time.perf_counter()
-    for number in range(load.count):
+    for number in range(load.records):
         due = load.start_ms + chance.randrange(load.spread_ms)
         if number % load.far_every == 0:
             due += load.far_ms
-        text = str(due)
-        value = b"%d %09d " % (due, number)
         producer.produce(
             load.topic,
-            value.ljust(load.size, b"x"),
+            value_of(due, number, load.size),
             partition=number % load.partitions,
-            headers=[("qbus-deliver-at", text)],
+            headers=[("qbus-deliver-at", str(due))],
             on_delivery=on_delivery,
         )
         if number % 1_000 == 0:
@@ -83,47 +89,72 @@ def send(bootstrap: str, load: Load) -> dict[str, float]:
     }
 
 
+class Audit:
+    """What came of a load: whether each record came once, in order, and how late."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._seen = bytearray(load.records)
+        self._late: list[float] = []
+        self._latest = [0] * load.partitions
+        self._disordered = self._disorder_ms = self._unexpected = 0
+        self._expected = load.records - -(-load.records // load.far_every)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether as many came as are due."""
+        return len(self._late) >= self._expected
+
+    def take(self, value: bytes, partition: int, now_ms: float) -> None:
+        """A record came."""
+        due, number = int(value[:13]), int(value[_NUMBER])
+        self._late.append(now_ms - due)
+        self._seen[number] = min(self._seen[number] + 1, 2)
+        is_far = number % self._load.far_every == 0
+        self._unexpected += is_far or number % self._load.partitions != partition
+        if due < self._latest[partition]:
+            self._disordered += 1
+            self._disorder_ms = max(self._disorder_ms, self._latest[partition] - due)
+        else:
+            self._latest[partition] = due
+
+    def result(self) -> dict[str, float]:
+        """Numbers of records, and times in milliseconds."""
+        late = sorted(self._late)
+        far = self._seen[:: self._load.far_every]
+        return {
+            "missing": self._seen.count(0) - far.count(0),
+            "twice": self._seen.count(2),
+            "unexpected": self._unexpected,
+            "early": sum(one < 0 for one in late),
+            "disordered": self._disordered,
+            "disorder_ms": self._disorder_ms,
+            "p50": late[len(late) // 2],
+            "p99": late[len(late) * 99 // 100],
+            "most": late[-1],
+        }
+
+
 def read(bootstrap: str, load: Load) -> dict[str, float]:
-    """Read what is due, and a second longer; how late, how often and in what order it came."""
+    """Read what is due, and a second longer; see :meth:`Audit.result`."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "audit"})
     consumer.assign([TopicPartition(load.topic, index, 0) for index in range(load.partitions)])
-    seen = bytearray(load.count)
-    expected = load.count - -(-load.count // load.far_every)
-    late: list[float] = []
-    latest = [0] * load.partitions
-    disordered, disorder_ms, unexpected = 0, 0, 0
-    deadline = load.start_ms / 1000 + load.spread_ms / 1000 + _PATIENCE_S
-    while len(late) < expected and time.time() < deadline:
-        messages = consumer.consume(5_000, 0.002)
-        now_ms = time.time_ns() / 1e6
-        for message in messages:
-            assert message.error() is None, message.error()
-            value, partition = message.value(), message.partition()
-            due, number = int(value[:13]), int(value[_NUMBER])
-            late.append(now_ms - due)
-            seen[number] = min(seen[number] + 1, 2)
-            unexpected += number % load.far_every == 0 or number % load.partitions != partition
-            if due < latest[partition]:
-                disordered += 1
-                disorder_ms = max(disorder_ms, latest[partition] - due)
-            else:
-                latest[partition] = due
-    more = consumer.consume(1_000, 1.0)
+    audit = Audit(load)
+    deadline = (load.start_ms + load.spread_ms) / 1000 + _PATIENCE_S
+    while not audit.is_complete and time.time() < deadline:
+        _take(consumer.consume(5_000, 0.002), audit)
+    _take(consumer.consume(1_000, 1.0), audit)
     consumer.close()
-    late.sort()
-    return {
-        "missing": expected - (len(seen) - seen.count(0)),
-        "twice": seen.count(2) + len(more),
-        "unexpected": unexpected,
-        "early": sum(one < 0 for one in late),
-        "disordered": disordered,
-        "disorder_ms": disorder_ms,
-        "p50": late[len(late) // 2],
-        "p99": late[len(late) * 99 // 100],
-        "most": late[-1],
-    }
+    return audit.result()
+
+
+def _take(messages: "list[Message]", audit: Audit) -> None:
+    now_ms = time.time_ns() / 1e6
+    for message in messages:
+        assert message.error() is None, message.error()
+        audit.take(message.value() or b"", message.partition() or 0, now_ms)
 
 
 if __name__ == "__main__":
