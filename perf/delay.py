@@ -30,6 +30,11 @@ SCHEDULED = 300_000
 PENDING = 1_000_000
 _HOUR_MS = 3_600_000
 _MB = 1e6
+# None is due before the measurement is over.
+_PENDING = {
+    "the coming hour": (3 * 60_000, 57 * 60_000),
+    "a day": (3 * _HOUR_MS, 24 * _HOUR_MS),
+}
 # Long enough for the slowest to be told of all, with time to spare.
 _LEAD_MS = {1_000: 6_000, 20_000: 35_000}
 
@@ -95,11 +100,12 @@ def _measure_scheduling(
     add: "partial[None]", load: Load, peer: str | None, process: psutil.Process, scale: float
 ) -> None:
     count = int(PENDING * scale)
-    before = schedulers.memory(peer or "qbus", process)
-    found = load(count=count, lead_ms=_HOUR_MS, spread_ms=_HOUR_MS)
-    grown = schedulers.memory(peer or "qbus", process) - before
-    add("scheduling", "records/s", count / found["seconds"], lower=False)
-    add("memory, per million held back", "MB", grown / _MB * 1e6 / count)
+    for when, (lead_ms, spread_ms) in _PENDING.items():
+        before = schedulers.memory(peer or "qbus", process)
+        found = load(count=count, lead_ms=lead_ms, spread_ms=spread_ms)
+        grown = schedulers.memory(peer or "qbus", process) - before
+        add(f"scheduling, due within {when}", "records/s", count / found["seconds"], lower=False)
+        add(f"memory, per million due within {when}", "MB", grown / _MB * 1e6 / count)
 
 
 def _measure_lateness(add: "partial[None]", load: Load) -> None:
