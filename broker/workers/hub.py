@@ -29,6 +29,7 @@ def run(config: BrokerConfig, lifeline: socket.socket) -> int:
 
     Raises:
         StoreUnusable: the metadata store cannot be opened.
+        StoreUnavailable: it cannot be opened for now: the disk is full.
         OSError: the address for metrics cannot be listened on.
     """
     return asyncio.run(_Hub(config, lifeline).run())

@@ -15,6 +15,7 @@ from qbus.metadata.errors import (
     NodeExists,
     NoNode,
     NotEmpty,
+    StoreUnavailable,
     StoreUnusable,
     VersionConflict,
 )
@@ -59,6 +60,7 @@ class Database:
 
         Raises:
             StoreUnusable: the file is locked, corrupt, foreign, or from a newer Qbus.
+            StoreUnavailable: the disk is full.
         """
         self._path = path
         self.touched: set[str] = set()
@@ -70,7 +72,8 @@ class Database:
                 self._db.close()
                 raise
         except sqlite3.Error as error:
-            raise StoreUnusable(f"cannot open {path}: {explain(error)}") from error
+            kind = StoreUnavailable if is_full(error) else StoreUnusable
+            raise kind(f"cannot open {path}: {explain(error)}") from error
 
     def _open(self) -> None:
         run = self._db.execute

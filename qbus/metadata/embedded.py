@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from qbus.metadata import paths
 from qbus.metadata.database import OWN_SESSION, Database, explain, is_full
-from qbus.metadata.errors import StoreUnavailable, StoreUnusable
+from qbus.metadata.errors import StoreUnavailable
 from qbus.metadata.store import MetadataStore, Node, Op, Result, SessionState, check
 
 _log = logging.getLogger(__name__)
@@ -188,7 +188,7 @@ class EmbeddedStore(MetadataStore):
         self._worker = _Worker(self.path, asyncio.get_running_loop(), self._deliver)
         try:
             await self._worker.opened
-        except StoreUnusable:
+        except StoreUnavailable:
             self._enter(SessionState.LOST)
             raise
         self._enter(SessionState.CONNECTED)

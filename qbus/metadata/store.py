@@ -138,6 +138,7 @@ class MetadataStore(ABC):
 
         Raises:
             StoreUnusable: the store cannot be opened.
+            StoreUnavailable: it cannot be opened for now.
         """
 
     @abstractmethod

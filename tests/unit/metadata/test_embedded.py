@@ -163,6 +163,28 @@ async def test_a_full_disk_refuses_writes_and_goes_on_when_there_is_room(tmp_pat
         await store.transaction([Create("/large", b"x" * 100_000)])
 
 
+async def test_a_file_that_cannot_be_opened_on_a_full_disk_can_be_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "m.db"
+    await fill(path)
+
+    def find_no_room(database: Database) -> None:
+        database._db.execute("PRAGMA max_page_count = 1")
+        database._db.execute("CREATE TABLE more (a BLOB)")
+
+    with monkeypatch.context() as full:
+        full.setattr(Database, "_open", find_no_room)
+        store = EmbeddedStore(path)
+        with pytest.raises(StoreUnavailable, match=r"cannot open .*the disk is full") as refused:
+            await store.start()
+        assert refused.value.retriable
+        assert store.state is SessionState.LOST
+        await store.close()
+    async with EmbeddedStore(path) as store:
+        assert await store.get("/n/0") is not None
+
+
 async def test_only_what_does_not_fit_on_a_full_disk_is_refused(tmp_path: Path) -> None:
     """Reads and small writes in the batch of a large write succeed."""
     async with EmbeddedStore(tmp_path / "m.db") as store:

@@ -197,6 +197,46 @@ hub.run, one.run, two.run = die_once, need_hub(one), need_hub(two)
         assert supervisor.stop() == 0
 
 
+def hub_that_finds(error: str) -> str:
+    """A hub that is killed once it has served, and whose next life cannot open the store."""
+    return f"""
+from qbus.metadata import StoreUnavailable, StoreUnusable
+
+def die_once(lifeline):
+    life = begin("hub")
+    if life == 2:
+        raise {error}("cannot open the store")
+    tell_ready(lifeline)
+    if life == 1:
+        wait_for("one")
+        wait_for("two")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return rest(lifeline)
+
+def announced(name):
+    def run(lifeline):
+        begin(name)
+        return serve(lifeline)
+    return run
+
+hub.run, one.run, two.run = die_once, announced("one"), announced("two")
+"""
+
+
+def test_a_hub_that_cannot_open_the_store_for_now_is_started_again(tmp_path: Path) -> None:
+    with supervised(tmp_path, hub_that_finds("StoreUnavailable"), {}) as supervisor:
+        supervisor.wait_for("hub has ended (exit code 1): starting it again")
+        wait_until(lambda: len(supervisor.lives("hub")) == 3, "a third life of the hub")
+        assert supervisor.stop() == 0
+
+
+def test_a_store_that_cannot_be_used_ends_all(tmp_path: Path) -> None:
+    with supervised(tmp_path, hub_that_finds("StoreUnusable"), {}) as supervisor:
+        assert supervisor.process.wait(30) == 1
+        assert "the metadata store cannot be used: stopping" in supervisor.log()
+        assert len(supervisor.lives("hub")) == 2
+
+
 def test_a_new_hub_knows_the_workers_that_live(tmp_path: Path) -> None:
     script = """
 run = hub.run
