@@ -36,11 +36,14 @@ class Acknowledged:
 class Load:
     """An idempotent librdkafka producer that keeps ``partitions`` busy until told to stop."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, **options: object) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, first: int = 0, **options: object
+    ) -> None:
+        """``first`` is the first of the ``partitions`` that follow one another."""
         self.acknowledged = Acknowledged()
         self.sent = 0
         self._topic = topic
-        self._partitions = partitions
+        self._partitions = range(first, first + partitions)
         self._stop = threading.Event()
         self._producer = Producer(
             {
@@ -80,7 +83,7 @@ class Load:
             self._producer.produce(
                 self._topic,
                 b"%d" % self.sent,
-                partition=self.sent % self._partitions,
+                partition=self._partitions[self.sent % len(self._partitions)],
                 on_delivery=self.acknowledged.on_delivery,
             )
             self.sent += 1
