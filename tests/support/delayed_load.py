@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -42,19 +43,23 @@ class DelayedLoad:
     def _run(self) -> None:
         number = 0
         while not self._over.is_set():
-            for _ in range(50):
-                due = round(time.time() * 1000) + 1000 + number * 37 % 5000
-                self.due[number] = due
-                header: list[tuple[str, str | bytes | None]] = [("qbus-deliver-at", str(due))]
-                self._producer.produce(
-                    self._topic,
-                    b"%d" % number,
-                    headers=header if number % 10 else None,
-                    partition=number % PARTITIONS,
-                    on_delivery=self._delivered,
-                )
-                number += 1
+            with suppress(BufferError):  # the queue is full while the broker is away
+                for _ in range(50):
+                    self._send(number)
+                    number += 1
             self._producer.poll(0.02)
+
+    def _send(self, number: int) -> None:
+        due = round(time.time() * 1000) + 1000 + number * 37 % 5000
+        self.due[number] = due
+        header: list[tuple[str, str | bytes | None]] = [("qbus-deliver-at", str(due))]
+        self._producer.produce(
+            self._topic,
+            b"%d" % number,
+            headers=header if number % 10 else None,
+            partition=number % PARTITIONS,
+            on_delivery=self._delivered,
+        )
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
