@@ -37,7 +37,7 @@ class DelayedLoad:
                 "reconnect.backoff.max.ms": 200,
             }
         )
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -92,7 +92,7 @@ class Reader:
         )
         self._consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
         self._topic = topic
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
