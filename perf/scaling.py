@@ -220,7 +220,9 @@ def _measure(
         words = [host, ports, seconds, connections, 0, load.length, load.error_at, frames.name]
         pinned = ["taskset", "-c", ",".join(map(str, cores))]
         with subprocess.Popen(
-            [*pinned, requests.generator(), *map(str, words)], stdout=subprocess.PIPE, text=True
+            [*pinned, requests.compiled("requests"), *map(str, words)],
+            stdout=subprocess.PIPE,
+            text=True,
         ) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "counting\n", "the load failed"
@@ -273,7 +275,7 @@ def _commits(broker: WorkersProcess) -> Iterator[Load]:
         lengths.add(wait_until(partial(_committed, port, frame, error_at), "a commit"))
         ports.append(port)
     (length,) = lengths
-    yield Load(b"".join(frames), tuple(ports), length, error_at)
+    yield Load(b"".join(frames), tuple(ports), length, error_at, 0, 0)
     rdkafka.delete_topic(broker.bootstrap, topic)
 
 
