@@ -185,9 +185,7 @@ class Controller:
                     outcomes[index] = error
             return Decision(outcomes, writes(topic, moves), ChangeNode(topics=(topic.name,)))
 
-        decided = await self._carry_out(
-            plan, reassignments, lambda wanted: _topic(wanted.topic)
-        )
+        decided = await self._carry_out(plan, reassignments, lambda wanted: _topic(wanted.topic))
         return [
             dict.fromkeys(wanted.targets, outcome) if isinstance(outcome, ApiError) else outcome
             for wanted, outcome in zip(reassignments, decided, strict=True)

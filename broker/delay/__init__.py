@@ -10,8 +10,8 @@ delayed records as they carry all others, and there is nothing beside the log to
 - :mod:`.intake`: what producers send, split into what is visible now and what is held back.
 - :mod:`.held`: reading records that are held back.
 - :mod:`.reading_ahead`: what is due soon is read before. :mod:`.delivery`: what is due becomes
-  visible. :mod:`.dead_lettering`: what is due too late goes to another topic. :mod:`.carrying`: what
-  retention would take, and is not due yet, is appended again.
+  visible. :mod:`.dead_lettering`: what is due too late goes to another topic. :mod:`.carrying`:
+  what retention would take, and is not due yet, is appended again.
 - :mod:`.incoming`, :mod:`.delayed_partition` and :mod:`.service`: all of it, with its timers, for
   the partitions that this broker leads.
 """

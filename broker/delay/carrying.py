@@ -18,8 +18,8 @@ from qbus.records.control import (
 from ..partition.partition import Partition
 from .fold import DelayFold
 from .held import HeldRecord, HeldRecords
-from .schedule import Held
 from .log_throttle import LogThrottle
+from .schedule import Held
 
 _log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Carrying:
         held: Callable[[], HeldRecords],
         when_done: Callable[[], None],
     ) -> None:
-        """``held``: the partition's records. ``when_done``: called when what is held has changed."""
+        """``held``: the partition's records. ``when_done``: called when what is held changed."""
         self._partition = partition
         self._clock = clock
         self._held = held

@@ -23,8 +23,8 @@ from .delivery import (
 )
 from .fold import DelayFold
 from .held import HeldRecord, HeldRecords
-from .schedule import Held
 from .log_throttle import LogThrottle
+from .schedule import Held
 
 _log = logging.getLogger(__name__)
 

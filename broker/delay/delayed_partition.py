@@ -18,9 +18,9 @@ from .dead_lettering import DeadLettering, DeadLetterTopics
 from .delivery import MOST_LOOKED_AT, MOST_RECORDS, Due, read_due, still_held, to_deliver
 from .fold import SPREAD, DelayFold
 from .held import HeldCache, HeldRecords, NearRecords
+from .log_throttle import LogThrottle
 from .reading_ahead import ReadAhead
 from .schedule import Held
-from .log_throttle import LogThrottle
 
 _log = logging.getLogger(__name__)
 

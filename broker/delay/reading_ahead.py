@@ -10,8 +10,8 @@ from qbus.service.backoff import Backoff
 
 from ..partition.partition import Partition
 from .held import HeldRecords, NearRecords
-from .schedule import NEAR_MS, Schedule
 from .log_throttle import LogThrottle
+from .schedule import NEAR_MS, Schedule
 
 _log = logging.getLogger(__name__)
 
@@ -87,9 +87,7 @@ class ReadAhead:
         except OSError as error:
             self._retry_at = self._clock.monotonic() + self._backoff.failed()
             if self._failures.allows():
-                _log.warning(
-                    "%s: delayed records are not read ahead: %s", self._partition, error
-                )
+                _log.warning("%s: delayed records are not read ahead: %s", self._partition, error)
         finally:
             self._has_turn = False
             self._task = None

@@ -200,6 +200,9 @@ async def _to_be_cleared(one: DelayedPartition) -> int:
     log, limit = one.partition.log, one.partition.high_watermark
     too_old = await asyncio.to_thread(log.expired_before, limit, by_size=False)
     too_much = await asyncio.to_thread(log.expired_before, limit)
-    if too_much > too_old and 2 * await one.carrying.count_before(too_much) <= too_much - one.fold.bound:
+    if (
+        too_much > too_old
+        and 2 * await one.carrying.count_before(too_much) <= too_much - one.fold.bound
+    ):
         return too_much
     return too_old

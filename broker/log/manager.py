@@ -161,9 +161,7 @@ class LogManager:
         for error in self.delete_many([TopicPartition(topic, partition)]).values():
             raise error
 
-    def delete_many(
-        self, partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, ApiError]:
+    def delete_many(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ApiError]:
         """Delete those of the partitions that are here, each directory's together.
 
         Returns the errors of those that are left behind.
