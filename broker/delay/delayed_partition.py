@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 TICK_S: Final = 0.005
 _LONGEST_S: Final = 0.5  # between two looks at the clock, which may be set
 _RETRY_S: Final = 1.0
+_LOADED: Final = 20_000  # records that are read at once, when so many are due
 _UNREADABLE_S: Final = 10.0  # until an unreadable record is tried again
 _SPREADING_S: Final = 0.001  # between two parts of what is spread
 _STEP_MS: Final = 100  # how far ahead is looked for what is due, where some records wait
@@ -213,14 +214,14 @@ class DelayedPartition:
         entries = self._due(now_ms + _STEP_MS)
         return entries[0].due if entries else now_ms + _STEP_MS
 
-    def _due(self, until_ms: int) -> list[Held]:
-        """The first records that are due at ``until_ms``, but for those that wait."""
+    def _due(self, until_ms: int, most: int = MOST_RECORDS) -> list[Held]:
+        """The first ``most`` records that are due at ``until_ms``, but for those that wait."""
         skipped, late = self._unreadable, self.dead_lettering
         if skipped and self._clock.monotonic() - self._unreadable_since >= _UNREADABLE_S:
             skipped.clear()
         waiting = self._waiting
-        most = min(MOST_RECORDS + waiting, MOST_LOOKED_AT)
-        entries = self.fold.schedule.due(until_ms, most)
+        looked_at = min(most + waiting, max(most, MOST_LOOKED_AT))
+        entries = self.fold.schedule.due(until_ms, looked_at)
         if not waiting:
             return entries
         return [entry for entry in entries if entry not in skipped and entry not in late]
@@ -260,16 +261,22 @@ class DelayedPartition:
         next_due = self._next_due(self._clock.time_ms())
         if next_due is not None:
             await self.read_ahead.wait_for(next_due)
-        now_ms = self._clock.time_ms()
-        entries, held = self._due(now_ms), self.held
-        near = NearRecords(entries[-1].due + 1 if entries else 0)
-        offsets = sorted(entry.offset for entry in entries)
-        await asyncio.to_thread(held.load, offsets, near)
-        if not self._is_stopped and held is self._held:
-            held.keep(near)
+        now_ms, held = self._clock.time_ms(), self.held
+        await self._load(self._due(now_ms, _LOADED), held)
+        entries = self._due(now_ms)
         due = await asyncio.to_thread(read_due, held, entries, now_ms, wait=True)
         if not self._is_stopped:
             self._append(still_held(due, self.fold))
+
+    async def _load(self, entries: list[Held], held: HeldRecords) -> None:
+        """Read these records, which are due, into memory: each batch once for many of them."""
+        evicted_from = held.make_room()
+        if evicted_from is not None:
+            self.read_ahead.forget_from(evicted_from)
+        near = NearRecords(entries[-1].due + 1 if entries else 0)
+        await asyncio.to_thread(held.load, sorted(entry.offset for entry in entries), near)
+        if not self._is_stopped and held is self._held:
+            held.keep(near)
 
     def _append(self, due: Due) -> int:
         if due.unreadable:

@@ -318,16 +318,15 @@ class HeldRecords:
         """Load the records at ``offsets``, ascending, into memory; for a thread. Raises OSError.
 
         The first few batches are kept whole, as their other records may be next. Of further batches
-        only these records are kept, in ``near``, as far as there is room.
+        only these records are kept, in ``near``, as far as :meth:`make_room` made room.
         """
-        room = min(_LOADED_BYTES, self._cache.most_near_bytes - self._cache.near_bytes)
         loaded = at = 0
         while at < len(offsets):
             first = offsets[at]
             if self._near_at(first) is not None or self._read_before(first) is not None:
                 at += 1
                 continue
-            if near.size >= room:
+            if near.size >= self._loaded_bytes:
                 return
             loaded += 1
             if loaded > _FEW_WHOLE:
@@ -348,6 +347,25 @@ class HeldRecords:
             self._near.append(near)
             self._near.sort(key=_end_of)
             self._cache.near_bytes += near.size
+
+    @property
+    def _loaded_bytes(self) -> int:
+        """How much :meth:`load` may read."""
+        return min(_LOADED_BYTES, self._cache.most_near_bytes // 2)
+
+    def make_room(self) -> int | None:
+        """Evict what is due last, as far as there is no room beside it for what is due now.
+
+        Returns the time in milliseconds before which records are still kept, if any were evicted.
+        """
+        end_ms: int | None = None
+        cache = self._cache
+        with cache.lock:
+            while self._near and cache.near_bytes + self._loaded_bytes > cache.most_near_bytes:
+                cache.near_bytes -= self._near.pop().size
+                cache.near_owners -= not self._near
+                end_ms = self._near[-1].end_ms if self._near else 0
+        return end_ms
 
     def keep_arrivals(self, batch: Buffer, dues: list[tuple[int, int]]) -> None:
         """Keep the records of a batch just appended that are due while others are kept.

@@ -17,6 +17,7 @@ _log = logging.getLogger(__name__)
 
 _HORIZON_MS: Final = 10_000  # how far ahead records are read at most
 _LEAST_AHEAD_MS: Final = 2_000  # and at least
+_BEHIND_MS: Final = 2_000  # from which on what is due now comes first
 _PAUSE_S: Final = 0.001
 _FIRST_RETRY_S: Final = 1.0
 _LONGEST_RETRY_S: Final = 30.0
@@ -58,7 +59,7 @@ class ReadAhead:
         ``next_due``: when the first of them is due.
         """
         if (
-            next_due < now_ms + _HORIZON_MS
+            now_ms - _BEHIND_MS < next_due < now_ms + _HORIZON_MS
             and self._read_up_to * NEAR_MS < now_ms + _LEAST_AHEAD_MS
             and self._task is None
             and not self._is_stopped
@@ -73,6 +74,10 @@ class ReadAhead:
         """
         if self._task is not None and self._has_turn and due >= self._read_up_to * NEAR_MS:
             await asyncio.wait([self._task])
+
+    def forget_from(self, due: int) -> None:
+        """Records that are due from ``due`` on were evicted: read them again."""
+        self._read_up_to = min(self._read_up_to, due // NEAR_MS)
 
     def stop(self) -> None:
         """Read nothing any more: the partition is led elsewhere."""

@@ -90,14 +90,15 @@ class VerifiedRanges:
         """``start`` to ``end`` is checked now."""
         if start >= end:
             return
-        merged: list[tuple[int, int]] = []
-        for known in self._ranges:
-            if known[1] < start or known[0] > end:
-                merged.append(known)
-            else:
-                start, end = min(start, known[0]), max(end, known[1])
-        merged.append((start, end))
-        self._ranges = tuple(sorted(merged))
+        ranges = self._ranges
+        first = bisect_right(ranges, start, key=_start)
+        if first and ranges[first - 1][1] >= start:
+            first -= 1
+        behind = bisect_right(ranges, end, key=_start)
+        if first < behind:
+            start = min(start, ranges[first][0])
+            end = max(end, ranges[behind - 1][1])
+        self._ranges = (*ranges[:first], (start, end), *ranges[behind:])
 
     def truncate(self, size: int) -> None:
         """The file ends at ``size`` now."""
