@@ -53,6 +53,8 @@ class Compile(build_ext):
         root = Path() if self.inplace else Path(self.build_lib)
         directory = root / "qbus" / table.DIRECTORY
         shutil.rmtree(directory, ignore_errors=True)
+        # From before: what changes while it is compiled does not count as compiled.
+        stamp = table.stamp(".")
         try:
             libraries = _mypyc(table)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - no compiler, or a new Python
@@ -62,7 +64,7 @@ class Compile(build_ext):
         for library in libraries:
             shutil.move(library, directory / library.name)
         if self.inplace:  # where sources may change
-            (directory / table.STAMP).write_text(table.stamp("."))
+            (directory / table.STAMP).write_text(stamp)
 
     def get_outputs(self) -> list[str]:
         """As of the base; what mypyc makes is known once it is there."""

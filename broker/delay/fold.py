@@ -41,7 +41,7 @@ def hash_of(key: bytes | None) -> int:
     return 0 if key is None else crc32c(key)
 
 
-SPREAD: Final = 5_000  # records brought near at a time
+SPREAD: Final = 2_000  # records brought near at a time
 
 
 class CarriedRecords:

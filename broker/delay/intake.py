@@ -31,6 +31,7 @@ from qbus.records.control import (
 )
 from qbus.records.decode import records_of
 from qbus.records.header import hide_delayed
+from qbus.records.plain import may_have_headers
 
 from ..log import Log, LogConfig
 from .fold import DelayFold, hash_of
@@ -93,7 +94,11 @@ class Taken(NamedTuple):
 def may_order(batch: Buffer, header: BatchHeader) -> bool:
     """Whether a batch may have headers of delays. Raises CorruptBatch."""
     payload = records_of(batch, header)
-    return payload is not None and _NAMED in bytes(payload)
+    return (
+        payload is not None
+        and may_have_headers(payload, header.records_count)
+        and _NAMED in bytes(payload)
+    )
 
 
 def take_in(

@@ -20,6 +20,7 @@ _AHEAD: Final = 2  # slots that are spread before they begin
 
 _OFFSET_BITS: Final = 42
 _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
+_HIGHEST: Final = (1 << 64) - 1
 MAX_OFFSET: Final = _OFFSET_MASK
 """The largest offset at which a delayed record may lie."""
 
@@ -40,15 +41,17 @@ class Held(NamedTuple):
 class _Chunk:
     """Up to ``_CHUNK`` entries of a slot, and the hash of the key of each.
 
-    ``low`` and ``high``: all lie at offsets from there to there, so that what lies elsewhere is not
-    looked for among them.
+    Its entries are between ``bottom`` and ``top``, their offsets between ``low`` and ``high``: what
+    is elsewhere is not looked for among them.
     """
 
-    __slots__ = ("entries", "hashes", "high", "least", "low")
+    __slots__ = ("bottom", "entries", "hashes", "high", "least", "low", "top")
 
     def __init__(self) -> None:
         self.entries: array[int] = array("Q")
         self.hashes: array[int] = array("I")
+        self.bottom = _HIGHEST
+        self.top = 0
         self.low = _OFFSET_MASK
         self.high = 0
         self.least = -1  # the first entry in order, if it is known
@@ -60,6 +63,8 @@ class _Chunk:
             self.least = entry
         entries.append(entry)
         self.hashes.append(key_hash)
+        self.bottom = min(self.bottom, entry)
+        self.top = max(self.top, entry)
         offset = entry & _OFFSET_MASK
         self.low = min(self.low, offset)
         self.high = max(self.high, offset)
@@ -72,6 +77,8 @@ class _Chunk:
 
     def find(self, entry: int) -> int:
         """The place of an entry, or -1."""
+        if not self.bottom <= entry <= self.top:
+            return -1
         if not self.low <= entry & _OFFSET_MASK <= self.high:
             return -1
         entries = self.entries
@@ -103,12 +110,20 @@ class _Chunk:
                 left.append(entry, key_hash)
         return left
 
-    def with_hashes(self, wanted: set[int]) -> Iterator[tuple[int, int]]:
-        """The entries whose keys have one of these hashes, and the hash of each."""
-        if not wanted.isdisjoint(self.hashes):
-            for entry, key_hash in zip(self.entries, self.hashes, strict=True):
-                if key_hash in wanted:
-                    yield entry, key_hash
+    def with_hashes(self, wanted: set[int], patterns: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+        """The entries whose keys have one of these hashes, and the hash of each.
+
+        ``patterns``: the bytes of each hash, if they are few: to look for them is quicker then.
+        """
+        if patterns:
+            data = self.hashes.tobytes()
+            if not any(pattern in data for pattern in patterns):
+                return
+        elif wanted.isdisjoint(self.hashes):
+            return
+        for entry, key_hash in zip(self.entries, self.hashes, strict=True):
+            if key_hash in wanted:
+                yield entry, key_hash
 
 
 class Slot:
@@ -118,13 +133,14 @@ class Slot:
     ascending entries are in the order in which they are due, and in the log's where that is one.
     """
 
-    __slots__ = ("_chunks", "_count", "_is_sorted", "start")
+    __slots__ = ("_chunks", "_count", "_is_sorted", "_least", "start")
 
     def __init__(self, start: int) -> None:
         self.start = start
         self._chunks: list[_Chunk] = []
         self._count = 0
         self._is_sorted = True
+        self._least = -1  # the first entry in order, if it is known
 
     def __len__(self) -> int:
         return self._count
@@ -160,6 +176,9 @@ class Slot:
         chunks = self._chunks
         if not chunks:
             chunks.append(_Chunk())
+            self._least = entry
+        elif entry < self._least:
+            self._least = entry
         chunk = chunks[-1]
         if self._is_sorted and len(chunk.entries) and entry < chunk.entries[-1]:
             self._is_sorted = False
@@ -180,6 +199,8 @@ class Slot:
             if at >= 0:
                 key_hash = chunk.remove_at(at)
                 self._count -= 1
+                if entry == self._least:
+                    self._least = -1
                 if not chunk.entries:
                     del self._chunks[number]
                 return key_hash
@@ -188,11 +209,15 @@ class Slot:
     def remove_all(self, wanted: set[int]) -> dict[int, int]:
         """Take the entries ``wanted`` out; those that were here, with the hashes of their keys."""
         found: dict[int, int] = {}
+        first, last = min(wanted), max(wanted)
         for number, chunk in enumerate(self._chunks):
             if len(found) == len(wanted):
                 break
-            self._chunks[number] = chunk.without(wanted, found)
+            if first <= chunk.top and last >= chunk.bottom:
+                self._chunks[number] = chunk.without(wanted, found)
         if found:
+            if self._least in found:
+                self._least = -1
             self._chunks = [chunk for chunk in self._chunks if chunk.entries]
             self._count -= len(found)
         return found
@@ -201,6 +226,8 @@ class Slot:
         """Take out a chunk."""
         chunk = self._chunks.pop(0)
         self._count -= len(chunk.entries)
+        if chunk.bottom <= self._least:
+            self._least = -1
         return list(self._held(chunk))
 
     def due_at(self, offset: int) -> int | None:
@@ -234,12 +261,14 @@ class Slot:
 
     def first_due(self) -> int:
         """When the first of its records is due; there is at least one."""
-        return self.start + (min(chunk.first() for chunk in self._chunks) >> _OFFSET_BITS)
+        if self._least < 0:
+            self._least = min(chunk.first() for chunk in self._chunks)
+        return self.start + (self._least >> _OFFSET_BITS)
 
-    def with_hashes(self, wanted: set[int]) -> Iterator[Held]:
-        """The records whose keys have one of these hashes."""
+    def with_hashes(self, wanted: set[int], patterns: Sequence[bytes]) -> Iterator[Held]:
+        """The records whose keys have one of these hashes; see :meth:`_Chunk.with_hashes`."""
         for chunk in self._chunks:
-            for entry, key_hash in chunk.with_hashes(wanted):
+            for entry, key_hash in chunk.with_hashes(wanted, patterns):
                 due = self.start + (entry >> _OFFSET_BITS)
                 yield Held(due, entry & _OFFSET_MASK, key_hash)
 
@@ -453,7 +482,9 @@ class Schedule:
 
     def with_hashes(self, wanted: set[int]) -> list[Held]:
         """The records whose keys have one of these hashes."""
-        return [held for slot in self.slots() for held in slot.with_hashes(wanted)]
+        few = sorted(wanted) if len(wanted) <= _FEW else []
+        patterns = [array("I", (key_hash,)).tobytes() for key_hash in few]
+        return [held for slot in self.slots() for held in slot.with_hashes(wanted, patterns)]
 
     def due_at(self, offset: int) -> int | None:
         """When the record is due that lies at ``offset``, if it is here: looks through all."""

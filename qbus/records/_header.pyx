@@ -9,7 +9,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from .header import BatchHeader, _crc32c
 
-REVISION = 1  # see plain.py
+REVISION = 2  # see plain.py
 
 cdef extern from *:
     """
@@ -98,3 +98,56 @@ cdef object checked(const uint8_t* at, Py_ssize_t size):
     put(header, 11, sequence)
     put(header, 12, count)
     return header
+
+
+def may_have_headers(payload, int32_t count):
+    cdef Py_buffer view
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        return not are_bare(<const uint8_t*>view.buf, view.len, count)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef bint are_bare(const uint8_t* data, Py_ssize_t size, int32_t count) noexcept:
+    """Whether ``count`` whole records without headers fill ``data``."""
+    cdef Py_ssize_t pos = 0, end
+    cdef int64_t number
+    cdef int field
+    while count > 0:
+        count -= 1
+        if not varint(data, size, &pos, &number) or number < 1 or number > size - pos:
+            return False
+        end = pos + number
+        pos += 1  # attributes
+        for field in range(2):  # time and offset
+            if not varint(data, end, &pos, &number):
+                return False
+        for field in range(2):  # key and value
+            if not varint(data, end, &pos, &number) or number > end - pos:
+                return False
+            if number > 0:
+                pos += number
+        if not varint(data, end, &pos, &number) or number != 0 or pos != end:
+            return False
+    return pos == size
+
+
+cdef inline bint varint(
+    const uint8_t* data, Py_ssize_t size, Py_ssize_t* pos, int64_t* number
+) noexcept:
+    """Read a zigzag varint of up to ten bytes before ``size``."""
+    cdef uint64_t value = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    while shift < 70 and pos[0] < size:
+        byte = data[pos[0]]
+        pos[0] += 1
+        if shift == 63 and byte > 1:
+            return False
+        value |= <uint64_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            number[0] = <int64_t>(value >> 1) ^ -<int64_t>(value & 1)
+            return True
+        shift += 7
+    return False

@@ -1,4 +1,4 @@
-"""The header of a plain batch, checked in one pass: what nearly every produced batch is.
+"""What nearly every produced batch is: a plain one, of records without headers. In one pass.
 
 Compiled where there is a compiler (``_header.pyx``); the twin here is what runs elsewhere.
 """
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from qbus.errors import CorruptBatch
+from qbus.records.fields import decode_varint
 from qbus.records.header import (
     LENGTH_PREFIX,
     BatchHeader,
@@ -17,7 +18,7 @@ from qbus.records.header import (
     read_header,
 )
 
-REVISION: Final = 1
+REVISION: Final = 2
 """What the compiled form offers; another number means that it was built from other sources."""
 
 
@@ -39,17 +40,49 @@ def portable_plain_header(batch: Buffer) -> BatchHeader | None:
     return header if is_plain else None
 
 
-def _fastest() -> Callable[[Buffer], BatchHeader | None]:
+def portable_may_have_headers(payload: Buffer, count: int) -> bool:
+    """Compute the same as :func:`may_have_headers` of the compiled form, on any machine."""
+    data, end = bytes(payload), 0
+    try:
+        for _ in range(count):
+            length, pos = decode_varint(data, end)
+            end = pos + length
+            pos += 1  # attributes
+            for _ in range(2):  # time and offset
+                _, pos = decode_varint(data, pos)
+            for _ in range(2):  # key and value
+                size, pos = decode_varint(data, pos)
+                pos += max(size, 0)
+            headers, pos = decode_varint(data, pos)
+            if headers or length < 1 or pos != end:
+                return True
+    except (IndexError, CorruptBatch):
+        return True
+    return end != len(data)
+
+
+def _cannot_tell(payload: Buffer, count: int) -> bool:  # noqa: ARG001
+    """What is quicker than to go over the records in Python."""
+    return True
+
+
+_Forms = tuple[Callable[[Buffer], BatchHeader | None], Callable[[Buffer, int], bool]]
+
+
+def _fastest() -> _Forms:
+    portable = portable_plain_header, _cannot_tell
     if os.environ.get("QBUS_CODEC") == "python":
-        return portable_plain_header
+        return portable
     try:
         from qbus.records import _header  # noqa: PLC0415 - it may not be there
     except ImportError:
-        return portable_plain_header
-    return _header.plain_header if _header.REVISION == REVISION else portable_plain_header
+        return portable
+    if _header.REVISION != REVISION:
+        return portable
+    return _header.plain_header, _header.may_have_headers
 
 
-_plain_header: Final = _fastest()
+_plain_header, _may_have_headers = _fastest()
 
 
 def plain_header(batch: Buffer) -> BatchHeader | None:
@@ -60,3 +93,11 @@ def plain_header(batch: Buffer) -> BatchHeader | None:
     to be looked at more closely.
     """
     return _plain_header(batch)
+
+
+def may_have_headers(payload: Buffer, count: int) -> bool:
+    """Whether any of ``count`` decompressed records may have a header.
+
+    False is sure: they are whole, fill ``payload``, and have none.
+    """
+    return _may_have_headers(payload, count)

@@ -1,14 +1,16 @@
 """Plain batches: which they are, and that both twins agree for any bytes."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qbus.records import BatchHeader, Buffer, Compression, build_batch, plain, read_header
-from qbus.records.header import write_header
-from qbus.records.plain import portable_plain_header
+from qbus.records.encode import encode_records
+from qbus.records.header import HEADER_SIZE, write_header
+from qbus.records.plain import portable_may_have_headers, portable_plain_header
 from tests.support.logs import batch
 
 Twin = Callable[[bytes], BatchHeader | None]
@@ -113,3 +115,75 @@ def test_the_twins_agree(fields: dict[str, int]) -> None:
     write_header(sent, header)
     found = [twin(bytes(sent)) for twin in twins()]
     assert all(one == found[0] for one in found)
+
+
+# Whether records have headers
+
+Look = Callable[[Buffer, int], bool]
+
+
+def looks() -> list[Look]:
+    try:
+        from qbus.records import _header
+    except ImportError:
+        return [portable_may_have_headers]
+    return [portable_may_have_headers, _header.may_have_headers]
+
+
+@pytest.fixture(params=looks(), ids=lambda look: str(look.__module__))
+def may_have_headers(request: pytest.FixtureRequest) -> Look:
+    look: Look = request.param
+    return look
+
+
+ITEMS = st.none() | st.binary(max_size=300)
+HEADERS = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2)
+RECORDS = st.lists(st.tuples(ITEMS, ITEMS, HEADERS, st.integers(-(2**40), 2**40)), min_size=1)
+
+
+def payload_of(records: list[tuple[bytes | None, bytes | None, Any, int]]) -> bytes:
+    keys, values, headers, times = (list(column) for column in zip(*records, strict=True))
+    made = encode_records(
+        values, keys, headers, times, base_timestamp=0, compression=Compression.NONE
+    )
+    return bytes(made[HEADER_SIZE:])
+
+
+@given(records=RECORDS)
+def test_headers_are_found(records: list[tuple[bytes | None, bytes | None, Any, int]]) -> None:
+    payload = payload_of(records)
+    for look in looks():
+        assert look(payload, len(records)) is any(headers for _, _, headers, _ in records)
+        assert look(payload, len(records) + 1)
+        assert look(payload + b"x", len(records))
+        assert look(payload[:-1], len(records))
+
+
+@given(records=RECORDS, data=st.data())
+def test_the_twins_agree_on_damaged_records(
+    records: list[tuple[bytes | None, bytes | None, Any, int]], data: st.DataObject
+) -> None:
+    damaged = bytearray(payload_of(records))
+    at = data.draw(st.integers(0, len(damaged) - 1))
+    damaged[at] = data.draw(st.integers(0, 255))
+    assert len({look(bytes(damaged), len(records)) for look in looks()}) == 1
+
+
+@given(payload=st.binary(max_size=100), count=st.integers(-1, 5))
+def test_the_twins_agree_on_any_bytes(payload: bytes, count: int) -> None:
+    assert len({look(payload, count) for look in looks()}) == 1
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\xff" * 12,
+        b"\x80" * 9 + b"\x02",
+        b"\x80" * 9 + b"\x01",
+        b"\x01",
+        b"\x00",
+        b"\x0c" + b"\0" * 5,
+    ],
+)
+def test_what_is_no_record_may_have_headers(may_have_headers: Look, payload: bytes) -> None:
+    assert may_have_headers(payload, 1)
