@@ -58,9 +58,12 @@ class FileShipper:
 
     @property
     def error(self) -> str | None:
-        """Why some records cannot be delivered now."""
+        """Why some records cannot be delivered now, or positions may not be on the disk."""
         error = self._pipeline.dispatcher.error if self._pipeline else None
-        return None if error is None else str(error) or type(error).__name__
+        if error is not None:
+            return str(error) or type(error).__name__
+        error = self._writer.sync_error if self._writer else None
+        return None if error is None else f"positions may not be on the disk: {error}"
 
     def files(self) -> Iterable[FileStatus]:
         """Return the status of each file, made when it is asked for."""
@@ -157,7 +160,7 @@ class FileShipper:
         assert self._writer is not None
         while True:
             await asyncio.sleep(_SYNC_INTERVAL)
-            with contextlib.suppress(OSError):  # the writer tells of it
+            with contextlib.suppress(OSError):  # the writer and the status tell of it
                 await self._writer.sync()
 
 

@@ -67,7 +67,7 @@ class AgentMetrics:
         yield from (spooled, spool_bytes, damaged)
         yield GaugeMetricFamily(
             "qbus_agent_delivery_failing",
-            "1 while some records cannot be delivered, else 0.",
+            "1 while some records cannot be delivered or positions not be kept, else 0.",
             value=status.error is not None,
         )
         yield GaugeMetricFamily(

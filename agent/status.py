@@ -82,7 +82,7 @@ class AgentStatus:
     """The status of an agent; ``records`` and ``bytes`` were acknowledged since its start.
 
     ``memory_bytes``: bytes read and not yet acknowledged. ``error``: why some records cannot be
-    delivered now.
+    delivered now, or positions may not be on the disk.
     """
 
     files: tuple[FileStatus, ...] = ()

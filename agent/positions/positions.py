@@ -47,7 +47,8 @@ class Positions:
         self._marked: set[str] = set()
         self._next_number = 0
         self.is_unsynced = False
-        """Whether lines were written since the last :meth:`sync`."""
+        """Whether a crash of the system may lose lines that were written."""
+        self._is_suspect = False
         self._compact_at = _SMALLEST_COMPACTION
         try:
             for payload in self._journal.read():
@@ -123,13 +124,14 @@ class Positions:
     # The parts of a write: all but ``store`` are of the thread that changes positions.
 
     def take(self) -> Changes | None:
-        """Take all changes, to :meth:`store` them; None: there are none.
+        """Take all changes, to :meth:`store` them; None: there is nothing to write.
 
-        The next ones are taken when these are :meth:`stored`, or given to :meth:`restore`.
+        The next ones are taken when these are :meth:`stored`, or given to :meth:`restore`. After a
+        failed :meth:`sync` they are the whole journal, even if nothing has changed since.
         """
-        if not (self._changed or self._moved or self._marked):
+        if not (self._changed or self._moved or self._marked or self._is_suspect):
             return None
-        is_whole = self._journal.size > self._compact_at
+        is_whole = self._is_suspect or self._journal.size > self._compact_at
         lines = self._whole() if is_whole else self._new_lines()
         changes = Changes(lines, is_whole, self._changed, self._moved, self._marked)
         self._changed, self._moved, self._marked = {}, {}, set()
@@ -144,8 +146,9 @@ class Positions:
 
     def stored(self, changes: Changes) -> None:
         """Note that changes are in the journal."""
-        self.is_unsynced = True
+        self.is_unsynced = not changes.is_whole
         if changes.is_whole:
+            self._is_suspect = False
             self._note_size()
 
     def restore(self, changes: Changes) -> None:
@@ -157,16 +160,26 @@ class Positions:
             if number in self._by_number:
                 self._moved[number] = position
         self._marked |= changes.marked
+        self._is_suspect = self._is_suspect or changes.is_whole  # its name may not be durable
 
     def sync(self) -> None:
-        """Return when everything written is on stable storage; blocks. Raises OSError."""
+        """Return when everything written is on stable storage; blocks. Raises OSError.
+
+        After an error the next write replaces the journal: the kernel takes pages that it could not
+        write for clean, so that another sync would succeed without them.
+        """
         self.is_unsynced = False
-        self._journal.sync()
+        try:
+            self._journal.sync()
+        except OSError:
+            self.is_unsynced = self._is_suspect = True
+            raise
 
     def compact(self) -> None:
         """Rewrite the journal without obsolete lines. Raises OSError."""
         self._journal.replace(self._whole())
         self._changed, self._moved, self._marked = {}, {}, set()
+        self.is_unsynced = self._is_suspect = False
         self._note_size()
 
     def close(self) -> None:

@@ -1,7 +1,9 @@
-"""Writing positions so that a busy disk delays neither reading nor sending.
+"""Writing positions so that a busy disk hardly delays reading and sending.
 
 Where the disk keeps up, a write goes to the page cache and takes microseconds: less than a thread
-would take to be woken. Beside a sync, or while the disk holds writes up, a thread writes.
+would take to be woken. Beside a sync, or while the disk holds writes up, a thread writes. Whether
+the disk keeps up again is tried in the event loop: at most one slow write each ``BUSY_S`` seconds
+holds it up.
 """
 
 import asyncio
@@ -25,6 +27,8 @@ SLOW_S = 0.005
 """A write that takes so many seconds was held up."""
 BUSY_S = 10.0
 """For so many seconds after that, a thread writes."""
+_TELL_S = 60.0
+"""Failed syncs are told once in so many seconds."""
 
 
 class _Write(NamedTuple):
@@ -43,6 +47,9 @@ class PositionsWriter:
     def __init__(self, positions: Positions, clock: Clock) -> None:
         self.error: OSError | None = None
         """Why the last write failed, if it did."""
+        self.sync_error: OSError | None = None
+        """Why the last sync failed, until everything is on stable storage after all."""
+        self._tell_at = 0.0
         self._positions = positions
         self._clock = clock
         self._waiting: list[Done] = []
@@ -77,15 +84,22 @@ class PositionsWriter:
             raise error
 
     async def sync(self) -> None:
-        """Return when all changes are on stable storage. Raises OSError."""
+        """Return when all changes are on stable storage.
+
+        Raises OSError, which the log and ``error`` or ``sync_error`` tell of. After a failed sync
+        the next write writes everything anew.
+        """
         await self.written()
-        if not self._positions.is_unsynced:
-            return
-        self._is_syncing = True
-        try:
-            await asyncio.to_thread(self._positions.sync)
-        finally:
-            self._is_syncing = False
+        if self._positions.is_unsynced:
+            self._is_syncing = True
+            try:
+                await asyncio.to_thread(self._positions.sync)
+            except OSError as failure:
+                self._fail_sync(failure)
+                raise
+            finally:
+                self._is_syncing = False
+        self.sync_error = None
 
     async def close(self) -> None:
         """Write all changes, if they can be written, and end the thread."""
@@ -142,6 +156,8 @@ class PositionsWriter:
         if failure is None:
             self._positions.stored(write.changes)
             self.error = None
+            if write.changes.is_whole:
+                self.sync_error = None
         else:
             self._positions.restore(write.changes)
             self._fail(failure)
@@ -159,3 +175,13 @@ class PositionsWriter:
         if is_news:
             reason = self.error.strerror or self.error
             log.error("positions cannot be written, so reading stops: %s", reason)
+
+    def _fail_sync(self, failure: OSError) -> None:
+        self.sync_error = failure
+        now = self._clock.monotonic()
+        if now >= self._tell_at:
+            self._tell_at = now + _TELL_S
+            log.error(
+                "positions may not be on the disk, so all are written anew: %s",
+                failure.strerror or failure,
+            )

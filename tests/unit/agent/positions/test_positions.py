@@ -143,6 +143,41 @@ def test_after_a_full_disk_everything_is_written_later(
     assert found.offset == 10
 
 
+def test_after_a_failed_sync_everything_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    positions = opened(tmp_path, clock)
+    position = added(positions)
+    position.seen_at, position.offset = clock.time_ms(), 10
+    positions.mark_seen("source")
+    positions.write()
+    journal = tmp_path / FILE_NAME
+    lost = journal.stat().st_ino
+
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", broken)
+        with pytest.raises(OSError, match="Input/output"):
+            positions.sync()
+        unsynced = [positions.is_unsynced]
+        with pytest.raises(OSError, match="Input/output"):
+            positions.write()
+        unsynced.append(positions.is_unsynced)
+    assert positions.write(), "nothing has changed, but it may not be on the disk"
+    assert [*unsynced, positions.is_unsynced] == [True, True, False]
+    assert not positions.write()
+    assert journal.stat().st_ino != lost
+    positions.close()
+    survivor = opened(tmp_path, clock)
+    found = survivor.find(ONE, "lines")
+    assert found is not None
+    assert found.offset == 10
+    assert survivor.was_seen("source")
+
+
 def test_two_agents_do_not_share_positions(tmp_path: Path) -> None:
     positions = opened(tmp_path)
     with pytest.raises(DirectoryInUse):

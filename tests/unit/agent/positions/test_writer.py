@@ -27,6 +27,7 @@ class Disk(Positions):
         self._disk_clock = clock
         self.seconds = 0.0
         self.error: Exception | None = None
+        self.sync_error: OSError | None = None
         self.is_free = threading.Event()
         self.is_free.set()
         self.begun = 0
@@ -44,7 +45,14 @@ class Disk(Positions):
     def sync(self) -> None:
         self.begun += 1
         assert self.is_free.wait(20)
-        super().sync()
+        with pytest.MonkeyPatch.context() as patch:
+            if self.sync_error is not None:
+                patch.setattr(os, "fdatasync", self._fail)
+            super().sync()
+
+    def _fail(self, _: int) -> None:
+        assert self.sync_error is not None
+        raise self.sync_error
 
 
 class Agent:
@@ -158,6 +166,31 @@ async def test_what_failed_is_told_once_and_written_later(
     agent.advance(30)
     await eventually(lambda: len(agent.done) == 3)
     assert caplog.text.count("positions cannot be written") == 2  # that is news again
+    await agent.writer.close()
+
+
+async def test_a_failed_sync_is_told_and_all_is_written_anew(
+    agent: Agent, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent.position.seen_at = agent.clock.time_ms()
+    agent.advance(10)
+    told: list[OSError | None] = []
+    for _ in range(3):
+        lost = (agent.path / FILE_NAME).stat().st_ino
+        agent.disk.sync_error = OSError(errno.EIO, os.strerror(errno.EIO))
+        with pytest.raises(OSError, match="Input/output"):
+            await agent.writer.sync()
+        told.append(agent.writer.sync_error)
+        agent.disk.sync_error = None
+        await agent.writer.sync()
+        assert (agent.path / FILE_NAME).stat().st_ino != lost
+        assert agent.written() == agent.position.offset
+        told.append(agent.writer.sync_error)
+        assert not agent.disk.is_unsynced
+        agent.advance(agent.position.offset + 10)
+    assert [error is None for error in told] == [False, True] * 3
+    assert caplog.text.count("positions may not be on the disk") == 1
+    assert agent.done == [None] * 4, "delivery goes on"
     await agent.writer.close()
 
 
