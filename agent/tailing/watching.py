@@ -19,6 +19,7 @@ _LENGTH = struct.Struct("I")
 _LENGTH_AT = 12
 _LONGEST_EVENT = _HEADER.size + 256
 _BUFFER_BYTES = 64 * 1024
+_MOST_BUFFERS = 16
 
 
 class Noticed(NamedTuple):
@@ -92,7 +93,10 @@ class Watcher:
         return has_new
 
     def read(self) -> Noticed:
-        """Return what happened since the last read."""
+        """Return what happened since the last read.
+
+        Of very many events it returns the first ones; the descriptor stays readable.
+        """
         written: set[str] = set()
         needs_scan = False
         for watch, mask, name in self._events():
@@ -118,8 +122,7 @@ class Watcher:
         """
         events: dict[bytes, None] = {}  # in their order
         length_at = _LENGTH.unpack_from
-        is_full = True
-        while is_full:
+        for _ in range(_MOST_BUFFERS):  # writers may be quicker than this
             try:
                 data = os.read(self.descriptor, _BUFFER_BYTES)
             except BlockingIOError:
@@ -129,7 +132,8 @@ class Watcher:
                 end = start + _HEADER.size + length_at(data, start + _LENGTH_AT)[0]
                 events[data[start:end]] = None
                 start = end
-            is_full = size > _BUFFER_BYTES - _LONGEST_EVENT
+            if size <= _BUFFER_BYTES - _LONGEST_EVENT:
+                break
         for event in events:
             watch, mask, _, _ = _HEADER.unpack_from(event)
             yield watch, mask, event[_HEADER.size :].rstrip(b"\0")
