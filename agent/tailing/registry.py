@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from qbus.clock import Clock
 
@@ -40,7 +40,7 @@ class Registry:
         files = self._by_path.get(path)
         if files is None:
             files = self._by_path[path] = self._renamed_to(path)  # until the next scan
-        return files
+        return [file for file in files if self._has(file)]
 
     def _renamed_to(self, path: str) -> list[TailedFile]:
         try:
@@ -51,8 +51,15 @@ class Registry:
         found = (self.files.get((identity, topic)) for topic in topics)
         return [file for file in found if file is not None]
 
-    def update(self, scan: ScanResult) -> list[TailedFile]:
-        """Take in the result of a scan; return the files that may have something to read."""
+    def _has(self, file: TailedFile) -> bool:
+        return self.files.get((file.identity, file.source.topic)) is file
+
+    def update(self, scan: ScanResult, paths: Mapping[TailedFile, str]) -> list[TailedFile]:
+        """Take in the result of a scan; return the files that may have something to read.
+
+        ``paths``: those of the files when the scan began. What :meth:`find` has learned of a file
+        since then is later than the scan.
+        """
         self._tell_refused(scan.refused)
         self._tell_unmatched(scan.unmatched)
         self._by_stem = self._families = None
@@ -68,7 +75,7 @@ class Registry:
                 changed.append(file)
                 new.append(file)
                 continue
-            if file.path != found.path:
+            if file.path != found.path and file.path == paths.get(file):
                 file.is_rotated = True  # who opened it under its old name may still write
                 self._move(file, found.path)
             file.is_gone, file.is_matched = False, True

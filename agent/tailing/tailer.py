@@ -195,12 +195,13 @@ class Tailer:
         """Find the files that exist, and check those that may have something to read."""
         started = self._clock.monotonic()
         self._needs_scan = False
-        known = {file.path for file in self.files}
-        scan = await asyncio.to_thread(self._discovery.scan, known)  # lines are read meanwhile
+        paths = {file: file.path for file in self.files}
+        # Lines are read meanwhile, and files found under new names.
+        scan = await asyncio.to_thread(self._discovery.scan, set(paths.values()))
         if self._watcher is not None and self._watcher.watch(scan.directories):
             self._needs_scan = True  # files may have appeared before the watch
         now = self._clock.monotonic()
-        for file in self.registry.update(scan):
+        for file in self.registry.update(scan, paths):
             self._check(file, now)
         news = [source for source in self._discovery.sources if self.registry.mark_seen(source)]
         if news:

@@ -50,11 +50,18 @@ class World:
 
     def see(self, **listing: Identity) -> list[TailedFile]:
         """One look; names are written with ``_`` for a dot."""
+        return self.take_in(self.paths(), **listing)
+
+    def paths(self) -> dict[TailedFile, str]:
+        return {file: file.path for file in self.registry.files.values()}
+
+    def take_in(self, paths: dict[TailedFile, str], **listing: Identity) -> list[TailedFile]:
+        """The end of a look that began when files had those paths."""
         files = []
         for name, identity in listing.items():
             path = f"{self.logs}/{name.replace('_', '.')}"
             files.append(FoundFile(path, self.source, identity, 1, 1))
-        self.registry.update(ScanResult(files, [], set(), {}, []))
+        self.registry.update(ScanResult(files, [], set(), {}, []), paths)
         return [self.registry.files[identity, "lines"] for identity in listing.values()]
 
 
@@ -156,6 +163,30 @@ def test_no_file_waits_for_itself_under_an_earlier_name(world: World) -> None:
     assert read(world, file) == LOG
 
 
+def test_a_listing_from_before_a_rename_does_not_move_a_file_back(world: World) -> None:
+    inode = world.put("app.log", LOG)
+    (file,) = world.see(app_log=inode)
+    before = world.paths()
+    (world.logs / "app.log").rename(world.logs / "app.log.1")
+    assert world.registry.find(file)
+    world.take_in(before, app_log=inode)
+    assert file.position.path == file.path == f"{world.logs}/app.log.1"
+    assert world.registry.at(file.path) == [file]
+    (world.logs / "app.log.1").rename(world.logs / "app.log.2")
+    world.see(app_log_2=inode)
+    assert file.position.path == file.path == f"{world.logs}/app.log.2"
+
+
+def test_a_file_that_was_left_is_at_no_path_any_more(world: World) -> None:
+    inode = world.put("app.log", LOG)
+    (file,) = world.see(app_log=inode)
+    (world.logs / "app.log").rename(world.logs / "away")
+    paths = [f"{world.logs}/{name}" for name in ("app.log", "away")]
+    assert [world.registry.at(path) for path in paths] == [[file], [file]]
+    world.registry.remove(file)
+    assert [world.registry.at(path) for path in paths] == [[], []]
+
+
 def test_files_that_are_found_and_left_are_told_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -181,7 +212,7 @@ def test_of_many_paths_that_cannot_be_read_the_others_are_counted(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     refused = [(f"/var/log/{number}", world.source, "it is a FIFO") for number in range(30)]
-    world.registry.update(ScanResult([], refused, set(), {}, []))
+    world.registry.update(ScanResult([], refused, set(), {}, []), {})
     assert len(caplog.messages) == 21
     assert caplog.messages[-1] == "10 more paths match, and are not read"
 
@@ -191,7 +222,7 @@ def test_a_pattern_without_a_file_and_a_path_that_cannot_be_read_are_told_once(
 ) -> None:
     refused = [("/var/log/dir", world.source, "it is a directory")]
     for _ in range(2):
-        world.registry.update(ScanResult([], refused, set(), {}, ["/var/log/*.nothing"]))
+        world.registry.update(ScanResult([], refused, set(), {}, ["/var/log/*.nothing"]), {})
     assert caplog.messages == [
         "/var/log/dir matches, and is not read: it is a directory",
         "no file matches /var/log/*.nothing yet",

@@ -143,6 +143,41 @@ async def test_lines_during_a_scan_are_read_at_once(
         await eventually(lambda: reader.has(b"later"))
 
 
+async def test_a_file_renamed_during_a_scan_keeps_its_new_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Reader(tmp_path, 0.01)
+    away = tmp_path / "a.old"
+    go_on = [threading.Event(), threading.Event()]
+    begun: list[set[str]] = []
+    scan = Discovery.scan
+
+    def slow_scan(self: Discovery, known: set[str]) -> ScanResult:
+        result = scan(self, known)
+        begun.append(known)
+        if len(begun) <= len(go_on):
+            go_on[len(begun) - 1].wait(20)
+        return result
+
+    async with running(reader):
+        (file,) = reader.tailer.files
+        monkeypatch.setattr(Discovery, "scan", slow_scan)
+        (tmp_path / "b.log").touch()
+        await eventually(lambda: len(begun) == 1)
+        try:
+            reader.tailer.descriptors.close(file)  # so that it is searched when it is written to
+            reader.log.rename(away)
+            reader.log.write_bytes(b"of the next file\n")
+            await eventually(lambda: file.path == str(away))
+            go_on[0].set()
+            await eventually(lambda: len(begun) == 2)
+            assert file.path == file.position.path == str(away)
+        finally:
+            for event in go_on:
+                event.set()
+        await eventually(lambda: reader.has(b"of the next file"))
+
+
 async def test_a_line_in_an_unfinished_record_is_flushed_without_polls(tmp_path: Path) -> None:
     reader = Reader(tmp_path, 0.01, multiline_start=re.compile(rb"^\S"), multiline_timeout_ms=50)
     async with running(reader):
