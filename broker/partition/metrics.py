@@ -53,6 +53,11 @@ def _register_partitions(metrics: Metrics, registry: PartitionRegistry) -> None:
     gauge, counter, closed = metrics.gauge, metrics.counter, registry.closed_totals.all
     gauge("partitions", "Number of replicas on this broker.", lambda: sum(1 for _ in registry))
     gauge(
+        "opening_partitions",
+        "Number of replicas whose logs are still to be made.",
+        lambda: registry.opening,
+    )
+    gauge(
         "offline_partitions",
         "Number of replicas on this broker that a failed disk made unusable.",
         lambda: registry.failed + sum(p.error is _STORAGE_ERROR for p in registry),

@@ -256,6 +256,8 @@ class PartitionRegistry:
 
     async def retry(self) -> None:
         """Try again to open what could not be opened."""
+        if self._to_open and not self._openers:
+            self._start_opener()
         if self._failed:
             async with self._changing:
                 await self._bring({name for name, _ in self._failed})
@@ -381,31 +383,41 @@ class PartitionRegistry:
     # Disks
 
     def _open_soon(self, name: str, index: int, *, is_new: bool) -> None:
-        """Have a partition's log made; one that is being made is examined again when it is."""
+        """Queue a partition for opening.
+
+        One that is being opened is compared with the metadata again when its log is made.
+        """
         key = name, index
         if self._is_stopping:
             return
         if key not in self._opening:
             self._to_open.append(key)
         self._opening[key] = self._opening.get(key, False) or is_new
-        if len(self._openers) < min(_AT_ONCE, len(self._to_open)):
-            opener = asyncio.create_task(self._open_waiting())
-            self._openers.add(opener)
-            opener.add_done_callback(self._openers.discard)
+        if len(self._openers) < min(_AT_ONCE, len(self._opening)):
+            self._start_opener()
+
+    def _start_opener(self) -> None:
+        self._openers.add(asyncio.create_task(self._open_waiting()))
 
     async def _open_waiting(self) -> None:
         """Open partitions, one after the other, until none waits."""
-        while self._to_open:
-            key = self._to_open.popleft()
-            try:
-                await self._create(*key)
-            except Exception as error:  # noqa: BLE001 - the others must be opened
-                known = None if isinstance(error, ApiError) else error
-                _log.error("%s-%d cannot be opened for now: %s", *key, error, exc_info=known)
-                if self._wanted(*key) is not None:
-                    self._failed.add(key)
-            finally:
-                del self._opening[key]
+        try:
+            while self._to_open:
+                await self._open_next(self._to_open.popleft())
+        finally:  # in the same turn of the loop: one that has ended must not count as running
+            self._openers -= {asyncio.current_task()}
+
+    async def _open_next(self, key: tuple[str, int]) -> None:
+        """Open a partition, or remember that it failed."""
+        try:
+            await self._create(*key)
+        except Exception as error:  # noqa: BLE001 - the others must be opened
+            known = None if isinstance(error, ApiError) else error
+            _log.error("%s-%d cannot be opened for now: %s", *key, error, exc_info=known)
+            if self._wanted(*key) is not None:
+                self._failed.add(key)
+        finally:
+            del self._opening[key]
 
     async def _create(self, name: str, index: int) -> None:
         """Make the log of a partition and open it, as long as the metadata asks for it."""

@@ -185,6 +185,50 @@ async def test_one_that_cannot_be_made_stops_no_other(
     assert plane.partition("many", 7).check() is ErrorCode.NONE
 
 
+async def test_what_is_new_in_the_turn_in_which_the_last_opener_ends_is_opened(
+    plane: DataPlane,
+) -> None:
+    await plane.metadata.put(plane.metadata.new_topic("many", MANY))
+    while plane.replicas._registry.opening:  # noqa: ASYNC110 - that very turn is what is wanted
+        await asyncio.sleep(0)
+    await plane.create("late")
+    assert plane.partition("late", 0).check() is ErrorCode.NONE
+
+
+async def test_a_retry_opens_what_waits_though_no_opener_runs(plane: DataPlane, gate: Gate) -> None:
+    await begin(plane, gate)
+    openers = list(plane.replicas._registry._openers)
+    for opener in openers:
+        opener.cancel()
+    await asyncio.wait(openers)
+    gate.open()
+    await plane.replicas._registry.retry()
+    await all_opened(plane)
+    assert len(plane.replicas.partitions_of("many")) == MANY - len(openers)
+
+
+async def test_a_slow_log_delays_no_other(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, finish = plane.logs.create, threading.Event()
+
+    def slow(topic: str, index: int, *rest: Any, **options: Any) -> Any:
+        assert (topic, index) != ("many", MANY - 1) or finish.wait(30)
+        return create(topic, index, *rest, **options)
+
+    monkeypatch.setattr(plane.logs, "create", slow)
+    await plane.metadata.put(plane.metadata.new_topic("many", MANY))
+    await eventually(lambda: plane.replicas._registry.opening == 1)
+    change = asyncio.create_task(plane.metadata.put(plane.metadata.new_topic("next")))
+    try:
+        await eventually(lambda: plane.replicas.get_partition("next", 0) is not None)
+        assert plane.replicas._registry.opening == 1
+        assert plane.metrics.gauges["opening_partitions"][1]() == 1
+    finally:
+        finish.set()
+        await change
+
+
 async def test_many_are_deleted_with_what_was_written_down_of_them(plane: DataPlane) -> None:
     for name in ("gone", "kept"):
         await plane.metadata.put(

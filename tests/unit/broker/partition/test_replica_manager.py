@@ -282,6 +282,7 @@ async def test_metrics_say_what_is_there(plane: DataPlane) -> None:
     gauges = {name: read() for name, (_, read) in plane.metrics.gauges.items()}
     assert gauges == {
         "partitions": 3,
+        "opening_partitions": 0,
         "offline_partitions": 0,
         "leader_partitions": 3,
         "under_replicated_partitions": 1,
