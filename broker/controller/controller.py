@@ -64,8 +64,9 @@ class Controller:
     """Creates, grows and deletes topics, and alters configurations.
 
     Each item of a request succeeds or fails alone. Besides errors of the item itself, there are
-    POLICY_VIOLATION (too large for one transaction), REQUEST_TIMED_OUT (the outcome is unknown) and
-    NOT_CONTROLLER (other writes kept coming first).
+    POLICY_VIOLATION (too large for one transaction), UNKNOWN_SERVER_ERROR (the store refuses it for
+    another reason), REQUEST_TIMED_OUT (the outcome is unknown) and NOT_CONTROLLER (other writes
+    kept coming first).
     """
 
     def __init__(

@@ -8,19 +8,20 @@ the same thing never share a turn: the second is planned from what the first one
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import (
-    AccessDenied,
     Create,
     MetadataStore,
     NodeError,
     Op,
     Set,
     StoreError,
+    StoreUnavailable,
     TransactionTooLarge,
 )
 from qbus.metadata.feed import decide
@@ -31,8 +32,11 @@ from ..metadata.cache import MetadataCache
 MAX_BYTES = 512 * 1024  # of a transaction; ZooKeeper takes 1 MiB
 _OVERHEAD = 64  # bytes that an operation takes beside its path and its data
 _AT_ONCE = 4  # transactions under way
-_PLANNED_AT_ONCE = 50  # planning takes the event loop's time: others get their turn in between
+_PLANNED_AT_ONCE = 50  # planning keeps the event loop busy: other tasks run after so many
 _ATTEMPTS = 5
+_CONFLICTS = 8  # in one batch, before it is cut in halves: each sends the rest of it again
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -89,7 +93,8 @@ class DecisionQueue:
     """Writes decisions in turns, for one broker.
 
     Besides the errors of plans, items fail with POLICY_VIOLATION (too large for one transaction),
-    REQUEST_TIMED_OUT (the outcome is unknown) and NOT_CONTROLLER (other writes kept coming first).
+    UNKNOWN_SERVER_ERROR (the store refuses it for another reason), REQUEST_TIMED_OUT (the outcome
+    is unknown) and NOT_CONTROLLER (other writes kept coming first).
     """
 
     def __init__(self, store: MetadataStore, metadata: MetadataCache) -> None:
@@ -164,20 +169,23 @@ class DecisionQueue:
         writes: list[asyncio.Task[list[_Item]]] = []
         batch: list[_Item] = []
         size = 0
-        for start in range(0, len(items), _PLANNED_AT_ONCE):
-            some = items[start : start + _PLANNED_AT_ONCE]
-            await asyncio.gather(*(self._plan(item, attempt) for item in some))
-            for item in some:
-                if item.done.done():
-                    continue
-                if batch and size + item.size > MAX_BYTES:
-                    writes.append(asyncio.create_task(self._write(batch, fence)))
-                    batch, size = [], 0
-                batch.append(item)
-                size += item.size
-        if batch:
-            writes.append(asyncio.create_task(self._write(batch, fence)))
-        return [item for overtaken in await asyncio.gather(*writes) for item in overtaken]
+        try:
+            for start in range(0, len(items), _PLANNED_AT_ONCE):
+                some = items[start : start + _PLANNED_AT_ONCE]
+                await asyncio.gather(*(self._plan(item, attempt) for item in some))
+                for item in some:
+                    if item.done.done():
+                        continue
+                    if batch and size + item.size > MAX_BYTES:
+                        writes.append(asyncio.create_task(self._write(batch, fence)))
+                        batch, size = [], 0
+                    batch.append(item)
+                    size += item.size
+            if batch:
+                writes.append(asyncio.create_task(self._write(batch, fence)))
+        finally:  # what is under way is part of this turn
+            overtaken = await asyncio.gather(*writes)
+        return [item for some in overtaken for item in some]
 
     async def _plan(self, item: _Item, attempt: int) -> None:
         """Decide on one item, and answer it if there is nothing to write."""
@@ -188,16 +196,20 @@ class DecisionQueue:
         except ApiError as error:
             item.refuse(error)
         except StoreError as error:
-            item.refuse(_unknown(error))
+            item.refuse(_refusal(error))
+        except Exception as error:  # noqa: BLE001 - a defect is told to whom it concerns
+            _log.exception("the decision about %s failed", item.about)
+            item.refuse(error)
         else:
             if item.is_dry or item.writes_nothing:
                 item.answer()
 
-    async def _write(self, batch: Sequence[_Item], fence: Op) -> list[_Item]:
+    async def _write(self, batch: Sequence[_Item], fence: Op, conflicts: int = 0) -> list[_Item]:
         """Write decisions together; return those before which another write came.
 
-        A transaction does not apply as a whole. It says where, so that the item at fault is known;
-        the others are written again, each alone.
+        A transaction does not apply as a whole. It says where, so that the item at fault is known
+        and the others are written again. They are cut in halves when it is not known, or after
+        many such ``conflicts``.
         """
         overtaken: list[_Item] = []
         try:
@@ -206,17 +218,23 @@ class DecisionQueue:
             if len(batch) == 1 or error.path == fence.path:
                 return list(batch)
             overtaken = [item for item in batch if error.path in item.paths]
-        except (TransactionTooLarge, AccessDenied) as error:  # nothing was written
+        except StoreUnavailable as error:
+            _refuse(batch, _refusal(error))
+            return []
+        except StoreError as error:  # nothing was written
             if len(batch) == 1:
                 _refuse(batch, _refusal(error))
                 return []
-        except StoreError as error:
-            _refuse(batch, _unknown(error))
+        except Exception as error:  # noqa: BLE001 - the other batches are part of the turn
+            _log.exception("writing %d decisions failed", len(batch))
+            _refuse(batch, error)
             return []
         else:
             return []
         rest = [item for item in batch if item not in overtaken]
-        again = await asyncio.gather(*(self._write([item], fence) for item in rest))
+        middle = 0 if overtaken and conflicts < _CONFLICTS else len(rest) // 2
+        parts = filter(None, (rest[:middle], rest[middle:]))
+        again = await asyncio.gather(*(self._write(part, fence, conflicts + 1) for part in parts))
         return [*overtaken, *(item for some in again for item in some)]
 
     async def _transact(self, batch: Sequence[_Item], fence: Op) -> None:
@@ -240,15 +258,17 @@ def _size(operation: Op) -> int:
     return path
 
 
-def _refuse(items: Iterable[_Item], error: ApiError) -> None:
+def _refuse(items: Iterable[_Item], error: Exception) -> None:
     for item in items:
         item.refuse(error)
 
 
 def _refusal(error: StoreError) -> ApiError:
+    if isinstance(error, StoreUnavailable):
+        return _unknown(error)
     if isinstance(error, TransactionTooLarge):
         return ApiError(ErrorCode.POLICY_VIOLATION, f"too large for one transaction: {error}")
-    return _unknown(error)
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata store refuses it: {error}")
 
 
 def _unknown(error: StoreError) -> ApiError:

@@ -13,9 +13,11 @@ from qbus.metadata import (
     AccessDenied,
     Create,
     Delete,
+    NoNode,
     Op,
     Result,
     Set,
+    StoreError,
     StoreUnavailable,
     TransactionTooLarge,
 )
@@ -199,7 +201,41 @@ async def test_what_is_asked_about_one_topic_is_done_in_turn(plane: MetadataPlan
     assert len(plane.metadata.topics["t"].partitions) == 4
 
 
-async def test_a_batch_that_the_store_finds_too_large_is_written_singly(
+@pytest.mark.parametrize(("conflicts", "most"), [(1, 2), (5, 6), (100, 200)])
+async def test_conflicts_cost_few_more_transactions(
+    plane: MetadataPlane, store: Recorder, conflicts: int, most: int
+) -> None:
+    """Nodes of others below some topics: these are decided again, the rest is written at once."""
+    names = [topic.name for topic in topics(MANY)]
+    await plane.controller.create_topics(topics(MANY))
+    for name in names[:: MANY // conflicts]:
+        await store.write(Create(f"{TopicNode.path(name)}/notes"))
+    batches = len(store.transactions)
+    store.transactions.clear()
+    assert set(codes(await plane.controller.delete_topics(names))) == {ErrorCode.NONE}
+    assert not plane.metadata.topics
+    assert len(store.transactions) <= batches + most
+
+
+async def test_a_conflict_about_nobodys_node_is_found_by_halves(
+    plane: MetadataPlane, store: Recorder
+) -> None:
+    """The store may name a node that no decision names: a parent."""
+    found = False
+
+    def refuse(ops: Sequence[Op]) -> None:
+        nonlocal found
+        created = {op.path for op in ops if isinstance(op, Create)}
+        if TopicNode.path("t-0033") in created and not found:
+            found = not created & {TopicNode.path(f"t-{number:04}") for number in (32, 34)}
+            raise NoNode("/brokers/topics")
+
+    store.meddle = refuse
+    assert set(codes(await plane.controller.create_topics(topics(100)))) == {ErrorCode.NONE}
+    assert len(store.transactions) <= 16
+
+
+async def test_a_batch_that_the_store_finds_too_large_is_written_in_halves(
     plane: MetadataPlane, store: Recorder
 ) -> None:
     def refuse(ops: Sequence[Op]) -> None:
@@ -211,20 +247,39 @@ async def test_a_batch_that_the_store_finds_too_large_is_written_singly(
     expected = [*[ErrorCode.NONE] * 30, ErrorCode.POLICY_VIOLATION]
     assert codes(await plane.controller.create_topics(wanted)) == expected
     assert "huge" not in plane.metadata.topics
+    assert len(store.transactions) <= 12
 
 
-async def test_one_that_may_not_be_written_hurts_no_other(
-    plane: MetadataPlane, store: Recorder
+@pytest.mark.parametrize("error", [AccessDenied("/brokers/topics/t-0020"), StoreError("refused")])
+async def test_one_that_the_store_refuses_hurts_no_other(
+    plane: MetadataPlane, store: Recorder, error: StoreError
 ) -> None:
-    def deny(ops: Sequence[Op]) -> None:
-        path = TopicNode.path("t-0002")
-        if any(op.path == path for op in ops):
-            raise AccessDenied(path)
+    """Nothing was written of it, and that is what its answer says."""
 
-    store.meddle = deny
-    expected = [ErrorCode.NONE] * 5
-    expected[2] = ErrorCode.REQUEST_TIMED_OUT
-    assert codes(await plane.controller.create_topics(topics(5))) == expected
+    def refuse(ops: Sequence[Op]) -> None:
+        if any(op.path == TopicNode.path("t-0020") for op in ops):
+            raise error
+
+    store.meddle = refuse
+    expected = [ErrorCode.NONE] * 100
+    expected[20] = ErrorCode.UNKNOWN_SERVER_ERROR
+    assert codes(await plane.controller.create_topics(topics(100))) == expected
+    assert len(plane.metadata.topics) == 99
+    assert len(store.transactions) <= 16
+
+
+async def test_what_cannot_be_planned_for_want_of_access_is_refused_for_good(
+    plane: MetadataPlane, store: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await plane.controller.create_topics(topics(2))
+    await store.write(Create(f"{TopicNode.path('t-0001')}/notes"))
+
+    async def deny(path: str) -> None:
+        raise AccessDenied(path)
+
+    monkeypatch.setattr(plane.store, "tree", deny)
+    expected = [ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert codes(await plane.controller.delete_topics(["t-0000", "t-0001"])) == expected
 
 
 async def test_a_lost_answer_leaves_whole_topics_or_none(
@@ -269,3 +324,40 @@ async def test_a_defect_in_a_plan_is_told_and_the_next_request_is_served(
         with pytest.raises(RuntimeError, match="a defect"):
             await plane.controller.create_topics(topics(3))
     assert codes(await plane.controller.create_topics(topics(3))) == [ErrorCode.NONE] * 3
+
+
+async def test_a_defect_in_one_plan_hurts_no_other_request(
+    plane: MetadataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = plane.controller._planner.create
+
+    def fail(topic: NewTopic, epoch: int) -> TopicPlan:
+        if topic.name == "bad":
+            raise RuntimeError("a defect")
+        return create(topic, epoch)
+
+    monkeypatch.setattr(plane.controller._planner, "create", fail)
+    many, bad = await asyncio.gather(
+        plane.controller.create_topics(topics(MANY)),
+        plane.controller.create_topics([NewTopic("bad")]),
+        return_exceptions=True,
+    )
+    assert isinstance(bad, RuntimeError)
+    assert isinstance(many, list)
+    assert codes(many) == [ErrorCode.NONE] * MANY
+    assert len(plane.metadata.topics) == MANY
+
+
+async def test_a_defect_in_one_transaction_hurts_no_other(
+    plane: MetadataPlane, store: Recorder
+) -> None:
+    def fail(_: Sequence[Op]) -> None:
+        if len(store.transactions) == 2:
+            raise RuntimeError("a defect")
+
+    store.meddle = fail
+    requests = (plane.controller.create_topics([topic]) for topic in topics(MANY))
+    outcomes = await asyncio.gather(*requests, return_exceptions=True)
+    failed = [outcome for outcome in outcomes if isinstance(outcome, RuntimeError)]
+    assert 0 < len(failed) < MANY
+    assert len(plane.metadata.topics) == MANY - len(failed)
