@@ -4,9 +4,8 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TypeVar
 
 from qbus.clock import Clock
@@ -290,28 +289,47 @@ class DataDirectory:
     def remove_logs(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ApiError]:
         """Delete partitions: out of the way at once, their files later.
 
-        Stable on return, their checkpoints gone, so that partitions of the same names can begin
-        anew. Returns the errors of those that are left behind.
+        Stable on return, so that partitions of the same names can begin anew. Returns the errors
+        of those that are left behind, some of them until the next start.
         """
         errors: dict[TopicPartition, ApiError] = {}
+        graves: dict[TopicPartition, tuple[str, int]] = {}
         for partition in partitions:
             log = self.logs[partition]
             log.abandon()
             try:
-                self._bury(partition, log.config.file_delete_delay_ms)
+                graves[partition] = self._bury(partition), log.config.file_delete_delay_ms
             except ApiError as error:
                 errors[partition] = error
-        gone = [partition for partition in partitions if partition not in errors]
+        if not graves:
+            return errors
         try:
-            if gone:
-                self.sync_names()
-                self._checkpoints.forget(gone)
+            self.sync_names()
         except ApiError as error:
-            errors |= dict.fromkeys(gone, error)
+            return errors | dict.fromkeys(graves, error)
+        for grave, delay_ms in graves.values():
+            self.shared.trash.add(grave, delay_ms)
+        self._forget(graves)
         return errors
 
-    def _bury(self, partition: TopicPartition, delay_ms: int) -> None:
-        """Put a partition's directory out of the way; not stable yet. Raises ApiError."""
+    def _forget(self, gone: Collection[TopicPartition]) -> None:
+        """Take what is gone out of the checkpoints, if that can be written.
+
+        On a full disk it stays, and does no harm: creating a log of the same name takes it out
+        first.
+        """
+        try:
+            self._checkpoints.forget(gone)
+        except ApiError as error:
+            names = " ".join(sorted(map(str, gone)))
+            _logger.warning("%s: checkpoints still name deleted %s: %s", self.path, names, error)
+
+    def _bury(self, partition: TopicPartition) -> str:
+        """Put a partition's directory out of the way; where it is then. Raises ApiError.
+
+        Its files may go to the trash once the names are stable: until then, a crash may bring the
+        directory back.
+        """
         directory = f"{self.path}/{partition}"
         suffix = f"-{partition.partition}.{uuid.uuid4().hex}{DELETED_DIRECTORY_SUFFIX}"
         grave = f"{self.path}/{partition.topic[: _MAX_NAME - len(suffix)]}{suffix}"
@@ -321,7 +339,7 @@ class DataDirectory:
             raise self.shared.health.judge(f"delete {directory}", error) from error
         self.logs.pop(partition, None)
         self.unopened.discard(partition)
-        self.shared.trash.add(grave, delay_ms)
+        return grave
 
     # A log that moves to another directory of the broker: from here, and to here
 
@@ -338,10 +356,10 @@ class DataDirectory:
 
     def remove_closed(self, log: Log) -> None:
         """Delete a log that was closed; stable on return. Raises ApiError KAFKA_STORAGE_ERROR."""
-        self._bury(log.topic_partition, log.config.file_delete_delay_ms)
+        grave = self._bury(log.topic_partition)
         self.sync_names()
-        with suppress(ApiError):  # on a full disk: what it says of no partition does no harm
-            self._checkpoints.forget([log.topic_partition])
+        self.shared.trash.add(grave, log.config.file_delete_delay_ms)
+        self._forget([log.topic_partition])
 
     def sync_names(self) -> None:
         """Make the names of partitions stable, as they are seen now. Raises ApiError."""

@@ -99,7 +99,8 @@ class BatchRepair:
                 write_all(file, start.position, batches)
             except OSError as error:
                 raise state.health.judge(f"repair {segment.path}", error) from error
-            segment.forget_places()
+            finally:  # a part may be written
+                segment.forget_places()
             try:
                 file.sync()
             except OSError as error:

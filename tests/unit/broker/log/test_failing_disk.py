@@ -95,6 +95,40 @@ def test_a_log_deleted_while_it_begins_a_segment_is_no_failed_disk(bench: Bench)
     assert not bench.offline
 
 
+def test_what_may_come_back_after_a_crash_is_not_thrown_away(bench: Bench) -> None:
+    """The names of deleted logs were not made stable: their files stay until the next start."""
+    bench.create().append(batch(b"a"), 1)
+    bench.files.before = failing(errno.EMFILE, "sync directory")
+    assert refused(lambda: bench.manager.delete("topic", 0)) is ErrorCode.KAFKA_STORAGE_ERROR
+    bench.files.before = healthy
+    bench.clock.advance(3600)
+    assert bench.manager.empty_trash() == 0
+    (grave,) = bench.path.glob("*-delete")
+    assert any(grave.iterdir())
+    bench.restart()
+    assert not grave.exists()
+    assert bench.manager.get("topic", 0) is None
+
+
+def test_a_checkpoint_that_cannot_be_written_keeps_no_log_from_being_deleted(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = bench.create()
+    log.append(batch(b"a"), 1)
+    log.flush()
+    bench.manager.checkpoint()
+    bench.files.before = failing(errno.ENOSPC, "write", path="recovery-point")
+    bench.manager.delete("topic", 0)
+    assert "checkpoints still name deleted topic-0" in caplog.text
+    assert bench.manager.get("topic", 0) is None
+    bench.files.before = healthy
+    bench.clock.advance(3600)
+    assert bench.manager.empty_trash() == 1
+    assert bench.create().log_end_offset == 0
+    bench.restart()
+    assert bench.log().is_usable
+
+
 class TestShortOfFilesOrMemory:
     """The system may have some again later: refused, and the directory stays online."""
 

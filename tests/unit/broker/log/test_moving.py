@@ -106,3 +106,25 @@ def test_a_move_that_cannot_begin_leaves_nothing_behind(
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     found = [name for one in manager.directories for name in files.list(one.path)]
     assert not [name for name in found if name.endswith("-future")]
+
+
+def test_what_was_moved_is_kept_where_it_was_until_its_new_name_there_is_stable(
+    manager: LogManager, log: Log, files: FailingFiles, clock: ManualClock
+) -> None:
+    log.append(batch(b"a"), 1)
+    move = begin(manager, log)
+    move.copy(no_wait)
+    source = Path(log.directory).parent
+
+    def fail(operation: str, path: str) -> None:
+        if operation == "sync directory" and path == str(source):
+            raise OSError(errno.EMFILE, "too many open files", path)
+
+    files.before = fail
+    with pytest.raises(ApiError):
+        manager.finish_move(move, 1)
+    files.before = healthy
+    clock.advance(3600)
+    assert manager.empty_trash() == 0
+    (grave,) = source.glob("*-delete")
+    assert any(grave.iterdir())

@@ -1,11 +1,14 @@
 """What went bad on disk is written over with what another replica has, and with nothing else."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
-from qbus.broker.log import Corruption, Log
+from qbus.broker.log import Corruption, File, Log, repair
+from qbus.broker.log.files import Data, write_all
 from qbus.broker.log.repair import Damage
+from qbus.errors import ApiError
 from qbus.records import CorruptBatch
 from tests.support.logs import batch
 
@@ -82,6 +85,28 @@ def test_where_a_bad_batch_was_said_to_end_is_forgotten(log: Log, directory: Pat
         read = log.read(offset, 1, wait=True)
         assert read is not None
         assert read.read() == good[offset * SIZE : (offset + 1) * SIZE]
+
+
+def test_that_is_forgotten_also_when_the_repair_fails_half_way(
+    log: Log, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = content(directory)
+    spoil(directory, SIZE + 11)  # the length
+    for offset in (1, 0):
+        log.read(offset, 1, wait=True)
+
+    def fail(file: File, position: int, data: Data) -> None:
+        write_all(file, position, data)
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    damage = found(log)
+    with monkeypatch.context() as full:
+        full.setattr(repair, "write_all", fail)
+        with pytest.raises(ApiError):
+            log.repair(damage, good[SIZE : 2 * SIZE])
+    read = log.read(1, 1, wait=True)
+    assert read is not None
+    assert read.read() == good[SIZE : 2 * SIZE]
 
 
 @pytest.mark.parametrize(
