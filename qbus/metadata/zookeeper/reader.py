@@ -65,14 +65,20 @@ class Reader:
 
     async def missing(self, about: Sequence[str]) -> set[str]:
         """Return those of the paths that do not exist."""
-        parts = _parts(about)
-        answers = await _in_turn(partial(self._ask_many, serialization.GetData), parts)
-        return {
-            path
-            for part, some in zip(parts, answers, strict=True)
-            for path, answer in zip(part, some, strict=True)
-            if isinstance(answer, exceptions.NoNodeError)  # what may not be read is there
-        }
+        answers = await _in_turn(self._missing_part, _parts(about))
+        return {path for part in answers for path in part}
+
+    async def _missing_part(self, about: Sequence[str]) -> list[str]:
+        missing = []
+        answers = await self._ask_many(serialization.GetData, about)
+        for path, answer in zip(about, answers, strict=True):
+            if isinstance(answer, exceptions.NoNodeError):
+                missing.append(path)
+            elif isinstance(answer, exceptions.NoAuthError):  # what may not be read is there
+                continue
+            elif isinstance(answer, Exception):
+                raise _unreadable(path, answer)
+        return missing
 
     async def tree(self, path: str) -> dict[str, Node]:
         """Return the nodes from ``path`` down, read level by level."""
@@ -101,7 +107,7 @@ class Reader:
             if isinstance(answer, exceptions.NoNodeError):  # it was deleted meanwhile
                 continue
             if isinstance(answer, Exception):
-                raise StoreUnavailable(f"{path} cannot be read: {answer!r}")
+                raise _unreadable(path, answer)
             found.append((path, answer))
         return found
 
@@ -119,6 +125,10 @@ class Reader:
 
     def _full(self, path: str) -> str:
         return self._prefix + path if path != paths.ROOT else self._prefix or paths.ROOT
+
+
+def _unreadable(path: str, answer: Exception) -> StoreUnavailable:
+    return StoreUnavailable(f"{path} cannot be read: {answer!r}")
 
 
 def _parts(about: Sequence[str]) -> list[Sequence[str]]:

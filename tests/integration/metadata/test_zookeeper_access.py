@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 from kazoo.protocol import serialization
-from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
 from qbus.metadata import (
     AccessDenied,
@@ -101,6 +101,17 @@ async def test_unreadable_nodes_are_denied(zookeeper: ZooKeeperProcess, chroot: 
             await store.children("/secret")
     with pytest.raises(StoreUnusable, match="denies access"):
         await store_at(zookeeper, f"{chroot}/secret/below").start()
+
+
+async def test_nodes_are_created_below_one_that_may_not_be_read(
+    zookeeper: ZooKeeperProcess, chroot: str
+) -> None:
+    with kazoo_client(zookeeper.bootstrap) as client:
+        client.ensure_path(chroot)
+        client.create(f"{chroot}/inbox", b"", [make_acl("world", "anyone", create=True)])
+    async with store_at(zookeeper, chroot) as store:
+        assert await store.transaction([Create("/inbox/a/b", b"x")]) == ["/inbox/a/b"]
+        assert await store.get("/inbox/a/b") == Node(b"x", 0)
 
 
 async def test_a_foreign_node_without_data_is_empty(

@@ -1,11 +1,16 @@
-"""Multi-reads: the encoding of requests and the decoding of answers."""
+"""Reading many nodes at once: the encoding of requests and the decoding of answers."""
 
 import struct
+from collections.abc import Mapping
+from functools import partial
+from typing import cast
 
 import pytest
 
+from qbus.metadata import StoreUnavailable
 from qbus.metadata.zookeeper.library import exceptions, serialization
-from qbus.metadata.zookeeper.reader import MultiRead
+from qbus.metadata.zookeeper.reader import MultiRead, Reader
+from qbus.metadata.zookeeper.session import Session
 
 STAT = struct.pack(">qqqqiiiqiiq", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
 END = struct.pack(">i?i", -1, True, -1)
@@ -57,3 +62,28 @@ def test_an_answer_that_is_cut_short_is_no_answer(whole: bytes) -> None:
 def test_an_unknown_error_code_is_not_an_answer() -> None:
     with pytest.raises(RuntimeError):
         read(answer(-1, struct.pack(">i", -9999)) + END)
+
+
+class Server:
+    """Stands for a session: the answer to each path of a multi-read is given."""
+
+    def __init__(self, answers: Mapping[str, object]) -> None:
+        self._answers = answers
+
+    async def ask(self, request: partial[object]) -> list[object]:
+        return [self._answers[path] for path in request.keywords["paths"]]
+
+
+def reader(answers: Mapping[str, object]) -> Reader:
+    return Reader(cast("Session", Server(answers)), "")
+
+
+async def test_what_may_not_be_read_is_not_missing() -> None:
+    answers = {"/a": (b"", None), "/a/b": exceptions.NoAuthError(), "/c": exceptions.NoNodeError()}
+    assert await reader(answers).missing(list(answers)) == {"/c"}
+
+
+async def test_whether_a_node_is_missing_is_not_guessed() -> None:
+    answers = {"/a": exceptions.NoNodeError(), "/b": exceptions.RuntimeInconsistency()}
+    with pytest.raises(StoreUnavailable, match="/b cannot be read"):
+        await reader(answers).missing(list(answers))
