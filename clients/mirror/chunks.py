@@ -10,7 +10,9 @@ class Chunk(NamedTuple):
 
     They follow the offset ``follows``: the source has nothing between it and the first batch.
     ``end`` is the offset after the last. ``oldest_ms`` is the time of the first record,
-    ``newest_ms`` the latest timestamp.
+    ``newest_ms`` the latest timestamp. ``source_start`` is where the source's log started when it
+    sent them: later it may start behind offsets that it never had, which the target would take for
+    removed ones.
     """
 
     records: memoryview
@@ -20,9 +22,12 @@ class Chunk(NamedTuple):
     records_count: int
     oldest_ms: int
     newest_ms: int
+    source_start: int
 
 
-def chunk_of(records: memoryview, position: int, follows: int) -> Chunk | None:
+def chunk_of(
+    records: memoryview, position: int, follows: int, source_start: int = -1
+) -> Chunk | None:
     """Return the whole batches from ``position`` on, with verified checksums; None: there are none.
 
     The source's log may start within a batch, whose other records it was told to delete: that one
@@ -52,7 +57,7 @@ def chunk_of(records: memoryview, position: int, follows: int) -> Chunk | None:
     if first is None:
         return None
     oldest = first.max_timestamp if first.is_log_append_time else first.base_timestamp
-    return Chunk(records[start:end], follows, reached, batches, count, oldest, newest)
+    return Chunk(records[start:end], follows, reached, batches, count, oldest, newest, source_start)
 
 
 def _check(header: BatchHeader, batch: memoryview, reached: int) -> None:

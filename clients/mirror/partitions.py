@@ -102,7 +102,9 @@ class MirroredPartition:
         Raises :class:`~qbus.records.CorruptBatch` as :func:`~.chunks.chunk_of`.
         """
         self.source_start, self.source_end = found.start_offset, found.high_watermark
-        chunk = chunk_of(found.records, self.position, self.follows) if found.records else None
+        chunk = None
+        if found.records:
+            chunk = chunk_of(found.records, self.position, self.follows, found.start_offset)
         if chunk is not None:
             self.position = self.follows = chunk.end
             self._held.append(chunk)

@@ -220,7 +220,7 @@ def _topics(request: Mapping[TopicPartition, _PendingChunk]) -> list[TopicProduc
                 index=index,
                 records=pending.chunk.records,
                 mirror_follows=pending.chunk.follows,
-                mirror_log_start_offset=pending.mirrored.source_start,
+                mirror_log_start_offset=pending.chunk.source_start,
             )
         )
     return list(topics.values())

@@ -64,6 +64,16 @@ def test_a_partition_is_copied_from_start_to_end() -> None:
     assert mirrored.status(NOW).lag_records == 0
 
 
+def test_a_chunk_says_where_the_source_started_when_it_sent_it() -> None:
+    mirrored = resolved(0, 10, 0, 0)
+    first = mirrored.fetched(fetched(batch(0), start=0, end=30))
+    later = mirrored.fetched(fetched(batch(20), start=3, end=30))
+    mirrored.fetched(fetched(start=25, end=30))
+    assert first is not None
+    assert later is not None
+    assert (first.source_start, later.source_start) == (0, 3)
+
+
 def test_a_later_chunk_is_acknowledged_before_that_of_a_former_leader() -> None:
     mirrored = resolved(0, 15, 0, 0)
     chunks = [mirrored.fetched(fetched(batch(base), end=15)) for base in (0, 5, 10)]

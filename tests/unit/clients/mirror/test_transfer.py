@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from qbus.clients.batches import FetchedBatches
 from qbus.clients.mirror.chunks import Chunk
 from qbus.clients.mirror.config import LinkConfig, Transfer
 from qbus.clients.mirror.log_comparison import LogBounds, start_offset
@@ -41,8 +42,10 @@ class MirrorLog:
     def __init__(self) -> None:
         self.batches: list[bytes] = []
         self.end = 0
+        self.source_starts: list[int] = []
 
-    def append(self, records: bytes, follows: int) -> ErrorCode:
+    def append(self, records: bytes, follows: int, source_start: int) -> ErrorCode:
+        self.source_starts.append(source_start)
         if follows > self.end:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         for header, batch in iter_batches(records):
@@ -84,7 +87,11 @@ class Engine:
                     code = node.refusal(topic.name, data.index)
                     if not code:
                         log = self.logs[TopicPartition(topic.name, data.index)]
-                        code = log.append(bytes(data.records or b""), data.mirror_follows)
+                        code = log.append(
+                            bytes(data.records or b""),
+                            data.mirror_follows,
+                            data.mirror_log_start_offset,
+                        )
                     answers.append(
                         PartitionProduceResponse(index=data.index, error_code=code, base_offset=0)
                     )
@@ -269,6 +276,23 @@ async def test_a_refused_chunk_voids_those_behind_it() -> None:
         e.assert_equal()
         codes = {error.code for error in e.failures if isinstance(error, ApiError)}
         assert ErrorCode.NOT_ENOUGH_REPLICAS in codes
+
+
+async def test_a_chunk_that_waits_does_not_learn_of_a_later_start() -> None:
+    """Else offsets that the source never had would look like removed ones."""
+    async with engine() as e:
+        mirrored = e.partitions[0]
+        fill(e.source, batches=1)
+        log = e.source.logs[mirrored.source]
+        ends = LogBounds(0, log.end, 0, 0, e.source.epochs[mirrored.source])
+        mirrored.resolved(start_offset(ends), ends)
+        chunk = mirrored.fetched(FetchedBatches(memoryview(log.batches[0]), 0, log.end))
+        assert chunk is not None
+        mirrored.fetched(FetchedBatches(memoryview(b""), log.end, log.end))
+        e.writer.send(mirrored, chunk)
+        target = e.logs[mirrored.target]
+        await eventually(lambda: target.end == log.end)
+        assert target.source_starts == [0]
 
 
 async def test_requests_in_flight_are_bounded() -> None:
