@@ -10,7 +10,9 @@ comes when that one was refused, would leave out what it held.
 Hidden batches are appended as all others. If the source removed some batches before they were
 copied, the copy cannot know what they said of delayed records before them; but no record is held
 back at the source that lies before its log's start: what still was held back was carried behind it.
-So a BOUND is put into such a gap, ahead of itself, and nothing before it counts any more.
+So a BOUND is put into such a gap, ahead of itself, and nothing before it counts any more. Until
+what was carried is copied as well, the copy holds back less than its source: a mirror that ends
+before that loses it, and the fold knows of how many records that may be true.
 """
 
 from collections.abc import Sequence
@@ -69,10 +71,12 @@ class MirrorAppender:
             new = _behind(headers, end)
             if new:
                 self._appender.check_epoch(leader_epoch)
-                self._begin(provenance, new[0].base_offset)
+                is_begun = self._begin(provenance, new[0].base_offset)
                 if end < min(new[0].base_offset, provenance.log_start_offset):
                     self._give_up_before(new[0].base_offset, leader_epoch)
                 self._write(batches, headers, new, leader_epoch)
+                if is_begun:
+                    self._start_within(new[0], provenance.log_start_offset)
             return AppendInfo(
                 first,
                 last,
@@ -83,14 +87,25 @@ class MirrorAppender:
                 records=sum(header.records_count for header in new),
             )
 
-    def _begin(self, provenance: Provenance, first_offset: int) -> None:
-        """Let a log that never had anything start where the source's does."""
+    def _begin(self, provenance: Provenance, first_offset: int) -> bool:
+        """Let a log that never had anything start where the source's does; whether it is one."""
         if self._state.end_offset or self._state.active.size:
-            return
-        known = 0 <= provenance.log_start_offset <= first_offset
-        start = provenance.log_start_offset if known else first_offset
+            return False
+        source_start = provenance.log_start_offset
+        start = min(source_start, first_offset) if source_start >= 0 else first_offset
         if start:
             self._appender.begin_at(start)
+        return True
+
+    def _start_within(self, batch: BatchHeader, source_start: int) -> None:
+        """Let a log that begins with ``batch`` start where the source's does, if that is within it.
+
+        Records before that were deleted at the source; batches come whole.
+        """
+        state = self._state
+        if batch.base_offset < source_start <= batch.last_offset:
+            state.log_start_offset = source_start
+            state.epochs.truncate_from_start(source_start)
 
     def _give_up_before(self, offset: int, leader_epoch: int) -> None:
         """Hold nothing back that lies before a gap, which ends at ``offset``."""

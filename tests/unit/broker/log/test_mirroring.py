@@ -221,6 +221,20 @@ class TestTheStart:
     def test_a_start_that_cannot_be_is_not_believed(self, mirror: Mirror, start: int) -> None:
         assert put(mirror(), placed(70), start=start).log_start_offset == 70
 
+    @pytest.mark.parametrize(("base", "start"), [(0, 1), (0, 4), (70, 71), (70, 74)])
+    def test_the_source_may_start_within_its_first_batch(
+        self, mirror: Mirror, base: int, start: int
+    ) -> None:
+        log = mirror()
+        sent = placed(base, *[b"v"] * 5), placed(base + 5)
+        assert put(log, *sent, start=start).log_start_offset == start
+        assert spans(log) == [(base, base + 4), (base + 5, base + 5)]
+        assert log.epoch_cache.entries == (EpochStart(EPOCH, start),)
+        assert put(log, placed(base + 6), start=start + 1).log_start_offset == start
+        log.close()
+        again = mirror(log_start_offset=start, clean=True)
+        assert (again.log_start_offset, again.log_end_offset) == (start, base + 7)
+
     def test_a_log_with_records_starts_where_it_did(self, mirror: Mirror) -> None:
         log = mirror()
         put(log, placed(0))
