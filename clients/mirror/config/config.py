@@ -87,6 +87,7 @@ class Topics:
             "message.timestamp.after.max.ms",
             "message.timestamp.type",
             "min.insync.replicas",
+            "qbus.delay.dead.letter.topic",
             "unclean.leader.election.enable",
         ),
         own.keys(),

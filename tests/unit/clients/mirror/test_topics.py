@@ -87,6 +87,7 @@ def test_selected_keys_of_a_configuration_are_copied() -> None:
     config = {
         "retention.ms": "1",
         "min.insync.replicas": "2",
+        "qbus.delay.dead.letter.topic": "late",
         "message.timestamp.type": "LogAppendTime",
         SOURCE: "c",
         PATH: "c",
