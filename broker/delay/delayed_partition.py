@@ -92,6 +92,7 @@ class DelayedPartition:
         )
         self.carrying = Carrying(partition, clock, lambda: self.held, self.wake)
         self._is_stopped = False
+        self._is_acting = False  # it was seen not to be inert
         self._was_inert = False
         self._retry_at = float("-inf")  # the loop's time before which nothing is tried again
         self._failures = LogThrottle(clock)
@@ -130,11 +131,11 @@ class DelayedPartition:
         if self._is_stopped or self._reading is not None:
             return
         if self.is_inert:
-            self._was_inert = True
+            self._was_inert, self._is_acting = True, False
             self._cancel_timer()
             return
-        if self._was_inert:
-            self._was_inert = False
+        if not self._is_acting:
+            self._is_acting = True
             self._say_what_is_taken_over()
         if self._waiting:
             self._wait(self._pause_s)
@@ -144,15 +145,22 @@ class DelayedPartition:
             self._wait_until(next_due)
 
     def _say_what_is_taken_over(self) -> None:
-        count = self.fold.pending
-        if count:
-            source = self.partition.log.config.qbus_mirror_former_source
+        fold, source = self.fold, self.partition.log.config.qbus_mirror_former_source
+        if self._was_inert and fold.pending:
             _log.info(
-                "%s: no copy of a topic of %s any more: takes over %d delayed records that were not"
-                " delivered there",
+                "%s: mirror of %s ended: delivers %d records that it had not delivered",
                 self.partition,
                 source,
-                count,
+                fold.pending,
+            )
+        self._was_inert = False
+        if fold.maybe_missing:
+            _log.warning(
+                "%s: mirror of %s ended before it had copied all behind a gap that retention had"
+                " made: up to %d delayed records may be missing, and are not delivered",
+                self.partition,
+                source,
+                fold.maybe_missing,
             )
 
     @property
@@ -188,7 +196,7 @@ class DelayedPartition:
         if self._is_stopped or self._reading is not None:
             return
         if self.is_inert:
-            self._was_inert = True
+            self._was_inert, self._is_acting = True, False
             return
         schedule, now_ms = self.fold.schedule, self._clock.time_ms()
         if schedule.advance(now_ms, SPREAD, ahead=1):

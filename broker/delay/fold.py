@@ -6,7 +6,8 @@ retention would take it: then it is carried to the log's end, and lies there.
 Content of a snapshot, all integers little-endian: the bound (8 bytes, signed), the counts of slots,
 of runs of carried records and of rescheduled ones (4 each); for each slot its start (8), the number
 of records (4), then 8 and 4 bytes for each; for each run the number (4), then original offsets and
-places (8 each); for each rescheduled one where it lies and when it is due (8 each).
+places (8 each); for each rescheduled one where it lies and when it is due (8 each). If the log may
+lack records that its source holds back, then how many at most, and the end of the gap (8 each).
 """
 
 import struct
@@ -107,6 +108,8 @@ class DelayFold:
         "delivered_count",
         "expected",
         "expired",
+        "gap_end",
+        "maybe_missing",
         "rescheduled",
         "schedule",
     )
@@ -116,6 +119,11 @@ class DelayFold:
         self.carried = CarriedRecords()
         self.rescheduled: dict[int, int] = {}  # due times of those that have another one
         self.bound = 0  # no delayed record lies before it
+        # Of a copy that was overtaken by its source's retention: how many of the records that it
+        # held back before the gap may have been carried to where it has not come yet. A BOUND of
+        # the source behind ``gap_end`` comes behind all that were carried.
+        self.maybe_missing = 0
+        self.gap_end = 0
         # The CRC of a batch that is about to come, and the due times of all its records, with the
         # hashes of their keys: so that whoever has read it need not read it again.
         self.expected: tuple[int, list[tuple[int, int]]] | None = None
@@ -190,10 +198,17 @@ class DelayFold:
         elif record.type is ControlType.RESCHEDULED:
             self._reschedule(*decode_rescheduled(record.value))
         elif record.type is ControlType.BOUND:
-            self.bound = decode_int64(record.value)
-            if self.bound > record.offset:  # it stands in a gap of a mirrored log: none is left
-                self.schedule, self.rescheduled = Schedule(), {}
-            self.carried.forget_before(self.bound)
+            self._move_bound(decode_int64(record.value), record.offset)
+
+    def _move_bound(self, bound: int, stands_at: int) -> None:
+        self.bound = bound
+        if bound > stands_at:  # it stands in a gap of a mirrored log: none is left
+            self.maybe_missing += self.schedule.count
+            self.gap_end = bound
+            self.schedule, self.rescheduled = Schedule(), {}
+        elif bound >= self.gap_end:
+            self.maybe_missing = self.gap_end = 0
+        self.carried.forget_before(bound)
 
     def delivered(self, announcement: Announcement) -> None:
         """See :class:`~qbus.broker.log.controls.Fold`."""
@@ -242,6 +257,8 @@ class DelayFold:
             parts += (_SLOT.pack(start, len(hashes) // 4), entries, hashes)
         parts += self.carried.dump()
         parts += [_PAIR.pack(offset, due) for offset, due in self.rescheduled.items()]
+        if self.maybe_missing:
+            parts.append(_PAIR.pack(self.maybe_missing, self.gap_end))
         return parts
 
     def restore(self, content: Buffer) -> None:
@@ -259,9 +276,13 @@ class DelayFold:
         for _ in range(others):
             offset, due = reader.take(_PAIR)
             rescheduled[offset] = due
+        maybe_missing = gap_end = 0
+        if not reader.is_at_end:
+            maybe_missing, gap_end = reader.take(_PAIR)
         reader.finish()
         self.schedule, self.carried, self.rescheduled = schedule, carried, rescheduled
         self.bound = bound
+        self.maybe_missing, self.gap_end = maybe_missing, gap_end
 
 
 class _Reader:
@@ -281,6 +302,10 @@ class _Reader:
         taken = self._content[self._at : end].tobytes()
         self._at = end
         return taken
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._at == len(self._content)
 
     def finish(self) -> None:
         if self._at != len(self._content):

@@ -210,7 +210,7 @@ async def test_what_the_source_had_not_delivered_is_taken_over(
     await eventually(lambda: not copy.fold.pending)
     assert values(copy) == [b"%d" % number for number in range(99)]
     (said,) = [one.getMessage() for one in caplog.records if one.levelno == logging.INFO]
-    assert "takes over 69 delayed records" in said
+    assert said == "t-0: mirror of a ended: delivers 69 records that it had not delivered"
 
 
 async def test_a_copy_that_becomes_a_topic_of_its_own_carries(
@@ -328,6 +328,115 @@ async def test_a_copy_that_was_overtaken_by_retention(
     await copy.deliver()
     assert sorted(set(values(copy))) == [b"1", b"3", b"4", b"plain"]
     assert values(copy).count(b"1") == 1
+
+
+async def overtake(copier: Copier, clock: WallClock, lying: int = 5) -> None:
+    """Let the source's retention remove what the copy lacks, and carry what both hold back."""
+    source = copier.source
+    for number in range(lying):
+        source.send(b"%d" % number, delay="9d")
+    copier.catch_up()
+    source.send(b"plain")
+    source.log.roll()
+    source.log.flush()
+    clock.advance(DAY // 2)
+    for number in range(3):
+        source.send(b"p%d" % number)
+    source.log.roll()
+    source.log.flush()
+    clock.advance(3 * DAY // 4)
+    await source.carry()
+    source.log.apply_retention()
+    assert source.log.log_start_offset > copier.copy.log.log_end_offset
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+
+
+@pytest.mark.parametrize("reopened", [None, True, False])
+@pytest.mark.parametrize("led_anew", [True, False])
+async def test_a_source_that_dies_before_an_overtaken_copy_is_current(
+    new_line: NewLine,
+    clock: WallClock,
+    caplog: pytest.LogCaptureFixture,
+    reopened: bool | None,
+    led_anew: bool,
+) -> None:
+    copier = Copier(new_line(retention_ms=DAY), new_line(retention_ms=DAY, **COPY))
+    copy = copier.copy
+    await overtake(copier, clock)
+    copier.write(copier.missing()[:1])
+    if reopened is not None:
+        copy.reopen(clean=reopened)
+    copy.delayed.wake()
+    assert not warnings(caplog)
+    make_own(copy)
+    if led_anew:  # in the same moment: the new leader never saw a copy
+        copy.service.stop()
+        copy.lead()
+    for _ in range(2):
+        copy.delayed.wake()
+    (said,) = warnings(caplog)
+    assert said.startswith("t-0: mirror of a ended before it had copied all behind a gap")
+    assert "up to 5 delayed records" in said
+    place = copy.send(b"own", delay="9d")
+    copy.log.roll()
+    copy.log.flush()
+    clock.advance(2 * DAY)
+    await copy.carry()
+    assert (copy.log.apply_retention() > 0, copy.log.log_start_offset > place) == (True, True)
+    caplog.clear()
+    copy.reopen()
+    assert not warnings(caplog)
+
+
+@pytest.mark.parametrize("reopened", [None, True, False])
+async def test_a_source_that_dies_when_an_overtaken_copy_is_current(
+    new_line: NewLine,
+    clock: WallClock,
+    caplog: pytest.LogCaptureFixture,
+    reopened: bool | None,
+) -> None:
+    copier = Copier(new_line(retention_ms=DAY), new_line(retention_ms=DAY, **COPY))
+    copy = copier.copy
+    await overtake(copier, clock)
+    copier.write(copier.missing()[:1])
+    if reopened is not None:
+        copy.reopen(clean=reopened)
+    copier.catch_up()
+    if reopened is not None:
+        copy.reopen(clean=reopened)
+    make_own(copy)
+    copy.delayed.wake()
+    assert not warnings(caplog)
+    clock.advance(9 * DAY)
+    await copy.deliver()
+    assert sorted(set(values(copy)) - {b"p0", b"p1", b"p2"}) == [b"%d" % n for n in range(5)]
+
+
+async def test_a_copy_that_is_overtaken_twice_counts_both_times(
+    new_line: NewLine, clock: WallClock
+) -> None:
+    copier = Copier(new_line(retention_ms=DAY), new_line(retention_ms=DAY, **COPY))
+    source, copy = copier.source, copier.copy
+    await overtake(copier, clock)
+    copier.write(copier.missing()[:-1])  # what was carried, and not the BOUND behind it
+    assert (copy.fold.pending, copy.fold.maybe_missing) == (5, 5)
+    source.log.roll()
+    source.log.flush()
+    clock.advance(3 * DAY // 2)
+    source.send(b"plain")
+    source.log.roll()
+    source.log.flush()
+    clock.advance(3 * DAY // 2)
+    await source.carry()
+    source.log.apply_retention()
+    assert source.log.log_start_offset > copy.log.log_end_offset
+    copier.write(copier.missing()[:-1])
+    assert (copy.fold.pending, copy.fold.maybe_missing) == (5, 10)
+    copier.catch_up()
+    assert (copy.fold.pending, copy.fold.maybe_missing) == (5, 0)
 
 
 async def test_nothing_is_put_into_a_gap_of_a_copy_that_holds_nothing_back(
