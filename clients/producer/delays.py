@@ -18,7 +18,7 @@ from qbus.wire.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 
-from ..errors import check
+from ..errors import ClientClosed, check
 from ..net.cluster import Cluster
 from ..net.retry import retrying
 from ..types import ConfigKind, Duration, Moment
@@ -155,17 +155,20 @@ def _whole(what: str, number: Any, kinds: str) -> int:
 
 
 class DelayingTopics:
-    """Which topics hold records back.
+    """Remembers which topics hold records back.
 
-    Who sends goes by the last answer, also while no broker can be reached; it is asked for again in
-    the background each minute.
+    The first send to a topic asks the brokers. Later sends rely on the remembered answer, even
+    while no broker can be reached; each minute the question is repeated in the background.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_stopped = False
+        # Only the loop writes it: another thread could bring back what was just removed.
         self._ask_again: dict[str, float] = {}  # when, of each topic that holds records back
+        self._due: set[str] = set()  # topics that the loop was told to ask for again
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def is_known(self, topic: str) -> bool:
@@ -173,9 +176,12 @@ class DelayingTopics:
         ask_again = self._ask_again.get(topic)
         if ask_again is None:
             return False
-        now = self._clock.monotonic()
-        if ask_again <= now and self._loop is not None:
-            self._ask_again[topic] = now + _KNOWN_FOR_S
+        if (
+            ask_again <= self._clock.monotonic()
+            and topic not in self._due
+            and self._loop is not None
+        ):
+            self._due.add(topic)
             with contextlib.suppress(RuntimeError):  # the loop may be closed
                 self._loop.call_soon_threadsafe(self._refresh, topic)
         return True
@@ -184,13 +190,21 @@ class DelayingTopics:
         """Raise ConfigError for a topic that would deliver at once what is to be delayed.
 
         Or for one that does not exist: it is not created, for it would hold nothing back. A topic
-        whose configuration one may not read is trusted.
+        whose configuration one may not read is trusted. Raises ClientClosed after :meth:`stop`.
         """
-        if not self.is_known(topic):
-            await asyncio.shield(self._ask(topic))
+        if self.is_known(topic):
+            return
+        if self._is_stopped:
+            raise ClientClosed
+        question = self._ask(topic)
+        await asyncio.wait([question])
+        if question.cancelled():  # by stop: nobody cancelled the caller
+            raise ClientClosed
+        question.result()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Ask no more; those who wait for an answer get ClientClosed."""
+        self._is_stopped = True
         for task in self._asking.values():
             task.cancel()
 
@@ -209,6 +223,12 @@ class DelayingTopics:
             task.exception()  # whoever waits for it raises it
 
     def _refresh(self, topic: str) -> None:
+        self._due.discard(topic)
+        now = self._clock.monotonic()
+        ask_again = self._ask_again.get(topic)
+        if self._is_stopped or ask_again is None or ask_again > now:
+            return
+        self._ask_again[topic] = now + _KNOWN_FOR_S
         if topic not in self._asking:
             self._ask(topic).add_done_callback(_say)
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import threading
 from typing import Any, cast
 
 import pytest
 
+from qbus.clients import ClientClosed
 from qbus.clients.net.cluster import Cluster
 from qbus.clients.producer.delays import DelayingTopics
 from qbus.clock import ManualClock
@@ -113,3 +115,87 @@ async def test_who_may_not_read_the_configuration_is_trusted(
     brokers.code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     await topics.check("t")
     assert topics.is_known("t")
+
+
+async def test_those_who_wait_when_it_is_closed_are_told_so(
+    topics: DelayingTopics, brokers: Brokers
+) -> None:
+    brokers.answering.clear()
+    ended: list[str] = []
+
+    async def ask() -> None:
+        with pytest.raises(ClientClosed):
+            await topics.check("t")
+        ended.append("told")
+
+    async with asyncio.TaskGroup() as group:  # which swallows a CancelledError
+        for _ in range(2):
+            group.create_task(ask())
+        await asyncio.sleep(0.01)
+        topics.stop()
+    assert ended == ["told", "told"]
+    with pytest.raises(ClientClosed):
+        await topics.check("another")
+    assert brokers.asked == 1
+
+
+async def test_who_is_cancelled_while_it_is_closed_stays_cancelled(
+    topics: DelayingTopics, brokers: Brokers
+) -> None:
+    brokers.answering.clear()
+    asking = asyncio.ensure_future(topics.check("t"))
+    await asyncio.sleep(0.01)
+    asking.cancel()
+    topics.stop()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+
+async def test_nothing_is_asked_after_it_was_closed(
+    topics: DelayingTopics, brokers: Brokers, clock: ManualClock
+) -> None:
+    await topics.check("t")
+    clock.advance(61)
+    assert topics.is_known("t")  # which has the loop ask again
+    topics.stop()
+    await asyncio.sleep(0.01)
+    assert brokers.asked == 1
+
+
+async def test_a_topic_asked_for_while_it_is_removed_stays_removed(
+    topics: DelayingTopics, brokers: Brokers, clock: ManualClock
+) -> None:
+    await topics.check("t")
+    clock.advance(61)
+    reads, removed = threading.Event(), threading.Event()
+
+    class Slow(ManualClock):
+        """Lets the loop remove the topic between what another thread reads and does."""
+
+        def monotonic(self) -> float:
+            if threading.current_thread() is not threading.main_thread():
+                reads.set()
+                removed.wait(10)
+            return clock.monotonic()
+
+    topics._clock = Slow()
+    asking = asyncio.create_task(asyncio.to_thread(topics.is_known, "t"))
+    await asyncio.to_thread(reads.wait, 10)
+    del topics._ask_again["t"]  # as an answer does
+    removed.set()
+    await asking
+    await asyncio.sleep(0.01)
+    assert not topics.is_known("t")
+    assert brokers.asked == 1
+
+
+async def test_who_sends_much_has_the_loop_ask_once(
+    topics: DelayingTopics, brokers: Brokers, clock: ManualClock
+) -> None:
+    for turn in range(1, 4):
+        await topics.check("t")
+        clock.advance(61)
+        for _ in range(1000):
+            assert topics.is_known("t")
+        await asyncio.sleep(0.01)
+        assert brokers.asked == 1 + turn
