@@ -32,7 +32,7 @@ BY_KEY: Final = -1
 NO_TTL: Final = -1
 
 _KEY: Final = "key"
-_ORDERS: Final = frozenset((DELIVER_AT, DELAY, TTL, CANCEL, RESCHEDULE))
+ORDERS: Final = frozenset((DELIVER_AT, DELAY, TTL, CANCEL, RESCHEDULE))
 _LARGEST: Final = 2**63 - 1
 _SHORT: Final = 18  # digits of a number that is surely no larger
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "": 1}
@@ -79,6 +79,12 @@ def duration_text(ms: int) -> str:
     return f"{ms}ms"
 
 
+def more_than(ahead_ms: int, most_ms: int) -> tuple[str, str]:
+    """Texts of two durations of which the first exceeds the second, so that they differ."""
+    ahead, most = duration_text(ahead_ms), duration_text(most_ms)
+    return (f"{ahead_ms}ms", f"{most_ms}ms") if ahead == most else (ahead, most)
+
+
 def read_order(headers: Headers, now_ms: int) -> Order | None:
     """What the headers of a record, which came at ``now_ms``, ask for; None: nothing.
 
@@ -87,7 +93,7 @@ def read_order(headers: Headers, now_ms: int) -> Order | None:
     only: bytes | None = None
     what = ""
     for name, value in headers:
-        if name in _ORDERS:
+        if name in ORDERS:
             if what:
                 return _order(_asked(headers), now_ms)
             what, only = name, value
@@ -104,7 +110,7 @@ def read_order(headers: Headers, now_ms: int) -> Order | None:
 def _asked(headers: Headers) -> dict[str, bytes | None]:
     asked: dict[str, bytes | None] = {}
     for name, value in headers:
-        if name in _ORDERS:
+        if name in ORDERS:
             if name in asked:
                 raise ValueError(f"{name} is given twice")
             asked[name] = value

@@ -24,6 +24,37 @@ def with_due_times(table: Any, headers: str | None, deliver_at: str) -> tuple[An
     return table.append_column(_COLUMN, merged), _COLUMN
 
 
+def header_lists(column: Any, name: str) -> Any:
+    """A column of headers as a list of ``struct<key: string, value: binary>`` for each row.
+
+    Takes lists of structs of ``key`` and ``value`` in any order, and maps. Raises TypeError for
+    others; ``name`` is the column's, for the message.
+    """
+    pa, compute = import_pyarrow(), import_module("pyarrow.compute")
+    kind = column.type
+    wrong = TypeError(f"column {name!r} is of {kind}: list<struct<key, value>> is needed")
+    if pa.types.is_map(kind):
+        column = column.cast(
+            pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
+        )
+        kind = column.type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if not is_list or not pa.types.is_struct(kind.value_type):
+        raise wrong
+    fields = [(field.name, field.type) for field in kind.value_type]
+    if fields == [("key", pa.string()), ("value", pa.binary())]:
+        return column
+    if sorted(field for field, _ in fields) != ["key", "value"]:
+        raise wrong
+    pairs = column.flatten()
+    try:
+        keys = compute.struct_field(pairs, "key").cast(pa.string())
+        values = compute.struct_field(pairs, "value").cast(pa.binary())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise wrong from None
+    return _lists(_counts(column), keys, values)
+
+
 def _column(table: Any, name: str) -> Any:
     if table.schema.get_field_index(name) < 0:
         raise KeyError(f"no column {name!r}, or more than one, among {table.schema.names}")
@@ -53,24 +84,21 @@ def _due_headers(times: Any, name: str) -> Any:
 def _joined(own: Any, added: Any, name: str) -> Any:
     """The headers of both, row by row."""
     pa, compute = import_pyarrow(), import_module("pyarrow.compute")
-    kind = own.type
-    if pa.types.is_map(kind):
-        own = own.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
-        kind = own.type
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    if not is_list or not pa.types.is_struct(kind.value_type) or kind.value_type.num_fields != 2:
-        raise TypeError(f"column {name!r} is of {kind}: list<struct<key, value>> is needed")
-    parts = [own, added]
+    parts = [header_lists(own, name), added]
     rows = pa.concat_arrays([compute.list_parent_indices(part).cast(pa.int64()) for part in parts])
     order = compute.sort_indices(rows)  # a stable sort
     pairs = [part.flatten() for part in parts]
-    keys = pa.concat_arrays([compute.struct_field(pair, 0).cast(pa.string()) for pair in pairs])
-    values = pa.concat_arrays([compute.struct_field(pair, 1).cast(pa.binary()) for pair in pairs])
-    counts = [
-        compute.coalesce(compute.list_value_length(part).cast(pa.int32()), pa.scalar(0, pa.int32()))
-        for part in parts
-    ]
-    return _lists(compute.add(*counts), keys.take(order), values.take(order))
+    keys = pa.concat_arrays([compute.struct_field(pair, "key") for pair in pairs])
+    values = pa.concat_arrays([compute.struct_field(pair, "value") for pair in pairs])
+    counts = compute.add(*(_counts(part) for part in parts))
+    return _lists(counts, keys.take(order), values.take(order))
+
+
+def _counts(lists: Any) -> Any:
+    """The number of headers of each row; 0 for null."""
+    pa, compute = import_pyarrow(), import_module("pyarrow.compute")
+    lengths = compute.list_value_length(lists).cast(pa.int32())
+    return compute.coalesce(lengths, pa.scalar(0, pa.int32()))
 
 
 def _lists(counts: Any, keys: Any, values: Any) -> Any:

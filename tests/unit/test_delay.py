@@ -2,7 +2,7 @@
 
 import pytest
 
-from qbus.delay import BY_KEY, NO_TTL, Order, duration_text, parse_duration, read_order
+from qbus.delay import BY_KEY, NO_TTL, Order, duration_text, more_than, parse_duration, read_order
 
 NOW = 1_000_000
 
@@ -95,3 +95,18 @@ def test_what_nobody_can_have_meant(headers: list[tuple[str, bytes | None]], why
 )
 def test_a_duration_in_words(ms: int, text: str) -> None:
     assert duration_text(ms) == text
+
+
+@pytest.mark.parametrize(
+    ("ahead", "most", "texts"),
+    [
+        (70_500, 60_000, ("70s", "1m")),
+        (63_090_000_000, 63_072_000_000, ("63090000000ms", "63072000000ms")),
+        (90_500, 90_000, ("90500ms", "90000ms")),
+        (63_072_000_001, 63_072_000_000, ("63072000001ms", "63072000000ms")),
+    ],
+)
+def test_two_durations_that_differ_are_told_apart(
+    ahead: int, most: int, texts: tuple[str, str]
+) -> None:
+    assert more_than(ahead, most) == texts

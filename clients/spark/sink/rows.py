@@ -1,14 +1,15 @@
 """Prepares rows for their topic: keeps the columns of records, and checks the topic's limits."""
 
 import time
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from qbus.delay import DELAY, duration_text, read_order
+from qbus.delay import DELAY, ORDERS, more_than, read_order
 from qbus.delay import DELIVER_AT as DELIVER_AT_HEADER
 
-from ...producer.arrow_delays import with_due_times
+from ...producer.arrow_delays import header_lists, with_due_times
 from .routing import BadRow
 from .topics import TopicLimits
 
@@ -27,8 +28,11 @@ def record_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
     """``rows`` without the columns for routing, and with timestamps in milliseconds.
 
     The time at which a record is to be delivered becomes a header of it, instead of one that it
-    has, as a record has that was delayed before.
+    has, as a record has that was delayed before. Raises BadRow for headers of another type.
     """
+    if "headers" in rows.schema.names:
+        at = rows.schema.get_field_index("headers")
+        rows = rows.set_column(at, "headers", _own_headers(rows))
     names = [name for name in RECORD_COLUMNS if name in rows.schema.names]
     columns = [rows.column(name) for name in names]
     if DELIVER_AT in rows.schema.names:
@@ -64,16 +68,21 @@ def check_due_times(topic: str, rows: pa.RecordBatch, limits: TopicLimits) -> No
     _check_ahead(topic, bounds["max"], limits)
 
 
-def check_orders(topic: str, rows: pa.RecordBatch, limits: TopicLimits) -> None:
-    """Raise BadRow for headers about delays that ``topic`` refuses."""
+def check_orders(
+    topic: str, rows: pa.RecordBatch, records: pa.RecordBatch, limits: TopicLimits
+) -> None:
+    """Raise BadRow for headers of ``rows`` about delays that ``topic`` refuses.
+
+    records: the columns of records of these rows. Only rows with such headers of their own are
+    looked at, one by one; :func:`check_due_times` checks the column of times.
+    """
     if limits.holds_back is not True or "headers" not in rows.schema.names:
         return
-    column = rows.column("headers")
-    names = pc.struct_field(pc.list_flatten(column), 0).cast(pa.string())
-    if not pc.any(pc.starts_with(names, "qbus-")).as_py():
+    with_orders = _rows_with(_own_headers(rows), ORDERS)
+    if not len(with_orders):
         return
     now = now_ms()
-    for headers in column.to_pylist():
+    for headers in records.column("headers").take(with_orders).to_pylist():
         try:
             pairs = [(header["key"], header["value"]) for header in headers or ()]
             order = read_order(pairs, now)
@@ -86,16 +95,30 @@ def check_orders(topic: str, rows: pa.RecordBatch, limits: TopicLimits) -> None:
 def _check_ahead(topic: str, due: int, limits: TopicLimits) -> None:
     ahead = due - now_ms()
     if ahead > limits.max_delay_ms:
+        wanted, most = more_than(ahead, limits.max_delay_ms)
         raise BadRow(
-            f"a row is to be delivered in {duration_text(ahead)}, and qbus.delay.max.ms of {topic}"
-            f" ({limits.max_delay_ms}) allows {duration_text(limits.max_delay_ms)}"
+            f"a row is to be delivered in {wanted}, and qbus.delay.max.ms of {topic}"
+            f" ({limits.max_delay_ms}) allows {most}"
         )
+
+
+def _own_headers(rows: pa.RecordBatch) -> pa.Array:
+    try:
+        return header_lists(rows.column("headers"), "headers")
+    except TypeError as error:
+        raise BadRow(str(error)) from error
+
+
+def _rows_with(headers: pa.Array, names: Iterable[str]) -> pa.Array:
+    """The numbers of the rows that have a header of one of ``names``."""
+    keys = pc.struct_field(pc.list_flatten(headers), "key")
+    is_one = pc.is_in(keys, pa.array(sorted(names)))
+    return pc.unique(pc.list_parent_indices(headers).filter(is_one))
 
 
 def _without_times(headers: pa.Array, times: pa.Array) -> pa.Array:
     """The headers, where there is a time without those that say one."""
-    names = pc.struct_field(pc.list_flatten(headers), 0).cast(pa.string())
-    if not pc.any(pc.is_in(names, pa.array([DELIVER_AT_HEADER, DELAY]))).as_py():
+    if not len(_rows_with(headers, (DELIVER_AT_HEADER, DELAY))):
         return headers
     kept = [
         own

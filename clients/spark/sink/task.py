@@ -65,7 +65,7 @@ class TaskWriter:
                 limits = self._limits_of(target.topic)
                 check_due_times(target.topic, rows, limits)
                 ready = record_columns(rows)
-                check_orders(target.topic, ready, limits)
+                check_orders(target.topic, rows, ready, limits)
                 check_rows(target.topic, ready, limits)
                 yield from self._gatherer.add(target, ready)
         yield from self._gatherer.rest()

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from qbus.clients import Producer
+from qbus.clients.producer.arrow_delays import with_due_times
 from qbus.clients.producer.partitioner import partition_for_key
 from qbus.errors import ApiError
 from qbus.records import iter_records
@@ -75,3 +76,12 @@ async def test_what_cannot_be_sent_is_refused_at_once() -> None:
         with pytest.raises(ApiError):
             await producer.send_arrow("t", TABLE, value="line", partition=7)
         assert (await producer.send_arrow("t", TABLE.slice(0, 0), value="line")).result() == []
+
+
+def test_names_and_values_of_headers_are_told_apart_by_their_names() -> None:
+    fields = [pa.field("value", pa.binary()), pa.field("key", pa.string())]
+    own = pa.array([[{"key": "a", "value": b"1"}], []], pa.list_(pa.struct(fields)))
+    table = pa.table({"own": own, "due": pa.array([7, None], pa.int64())})
+    made, added = with_due_times(table, "own", "due")
+    due = {"key": "qbus-deliver-at", "value": b"7"}
+    assert made[added].to_pylist() == [[{"key": "a", "value": b"1"}, due], []]

@@ -1,5 +1,7 @@
 """What a topic would refuse is found before it is staged."""
 
+from typing import Any, cast
+
 import pyarrow as pa
 import pytest
 
@@ -17,6 +19,7 @@ from qbus.clients.spark.sink.topics import TopicLimits
 from qbus.clients.types import TopicPartition
 
 DAY = 86_400_000
+HOLDING = TopicLimits.of({"qbus.delay.enable": "true", "qbus.delay.max.ms": str(DAY)})
 
 
 def times(*milliseconds: int) -> pa.RecordBatch:
@@ -153,9 +156,9 @@ def test_headers_that_the_topic_refuses(wrong: list[tuple[str, bytes]], why: str
     rows = with_headers([], [("a", b"1")], [("qbus-delay", b"10s")], wrong)
     limits = TopicLimits.of({"qbus.delay.enable": "true", "qbus.delay.max.ms": "60000"})
     with pytest.raises(BadRow, match=why):
-        check_orders("t", rows, limits)
-    check_orders("t", rows.slice(0, 3), limits)
-    check_orders("t", rows, TopicLimits.of({}))  # where they are ordinary headers
+        check_orders("t", rows, rows, limits)
+    check_orders("t", rows.slice(0, 3), rows.slice(0, 3), limits)
+    check_orders("t", rows, rows, TopicLimits.of({}))  # where they are ordinary headers
 
 
 def test_a_row_that_was_delayed_before_gets_its_new_time_alone() -> None:
@@ -169,3 +172,110 @@ def test_a_row_that_was_delayed_before_gets_its_new_time_alone() -> None:
         ("qbus-deliver-at", b"1700000000000"),
     ]
     assert [(one["key"], one["value"]) for one in second] == delayed
+
+
+def due_in(*ahead_ms: int | None) -> pa.Array:
+    times = [None if ms is None else (now_ms() + ms) * 1000 for ms in ahead_ms]
+    return pa.array(times, pa.timestamp("us", "UTC"))
+
+
+class Untouchable:
+    """Records that nobody may look at one by one."""
+
+
+def test_the_header_of_the_column_of_times_needs_no_look_at_each_row() -> None:
+    rows = with_headers([("a", b"1")], [("qbus-delayed-offset", b"5")])
+    rows = rows.append_column("deliver_at", due_in(5000, 5000))
+    assert [len(row) for row in record_columns(rows).column("headers").to_pylist()] == [2, 2]
+    check_orders("t", rows, cast("pa.RecordBatch", Untouchable()), HOLDING)
+    check_orders("t", rows.drop_columns("headers"), cast("pa.RecordBatch", Untouchable()), HOLDING)
+
+
+@pytest.mark.parametrize(
+    ("own", "why"),
+    [
+        ([("qbus-cancel", b"5")], "stands alone"),
+        ([("qbus-ttl", b"soon")], "no duration"),
+        ([("qbus-reschedule", b"key")], "not an offset"),
+        ([("qbus-reschedule", b"5")], None),
+        ([("qbus-ttl", b"5s")], None),
+        ([("qbus-delay", b"nonsense")], None),  # the column's time takes its place
+    ],
+)
+def test_headers_beside_the_column_of_times(own: list[tuple[str, bytes]], why: str | None) -> None:
+    rows = with_headers([], own, []).append_column("deliver_at", due_in(None, 5000, 5000))
+    records = record_columns(rows)
+    if why is None:
+        check_orders("t", rows, records, HOLDING)
+        return
+    with pytest.raises(BadRow, match=why):
+        check_orders("t", rows, records, HOLDING)
+
+
+def test_the_limit_and_what_is_over_it_are_not_told_alike() -> None:
+    limits = TopicLimits.of({"qbus.delay.enable": "true", "qbus.delay.max.ms": str(730 * DAY)})
+    rows = pa.RecordBatch.from_arrays([due_in(730 * DAY + DAY // 5)], ["deliver_at"])
+    with pytest.raises(BadRow, match=rf"in 630\d+ms, and .* allows {730 * DAY}ms"):
+        check_due_times("t", rows, limits)
+
+
+KEY, VALUE = pa.field("key", pa.string()), pa.field("value", pa.binary())
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.map_(pa.string(), pa.binary()),
+        pa.list_(pa.struct([VALUE, KEY])),
+        pa.large_list(pa.struct([KEY, VALUE])),
+        pa.list_(pa.struct([("key", pa.large_string()), ("value", pa.string())])),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("has_times", [False, True])
+def test_headers_of_every_kind(kind: pa.DataType, has_times: bool) -> None:
+    own: Any = [
+        [("z", b"0")],
+        [("qbus-delay", b"1s"), ("a", b"1")],
+        None,
+        [("qbus-delay", b"soon")],
+    ]
+    if not pa.types.is_map(kind):
+        own = [row and [{"key": key, "value": value} for key, value in row] for row in own]
+    rows = pa.RecordBatch.from_arrays([pa.array([b"v"] * 4), pa.array(own, kind)], NAMES).slice(1)
+    if has_times:
+        rows = rows.append_column("deliver_at", due_in(5000, None, None))
+    records = record_columns(rows)
+    found = [
+        [(one["key"], one["value"]) for one in row or ()]
+        for row in records.column("headers").to_pylist()
+    ]
+    first = [("a", b"1")] if has_times else [("qbus-delay", b"1s"), ("a", b"1")]
+    assert [found[0][: len(first)], *found[1:]] == [first, [], [("qbus-delay", b"soon")]]
+    assert [name for name, _ in found[0][len(first) :]] == ["qbus-deliver-at"] * has_times
+    check_orders("t", rows.slice(0, 2), records.slice(0, 2), HOLDING)
+    with pytest.raises(BadRow, match="no duration"):
+        check_orders("t", rows, records, HOLDING)
+
+
+NAMES = ["value", "headers"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(pa.struct([("k", pa.string()), ("v", pa.binary())])),
+        pa.list_(pa.struct([KEY, VALUE, ("more", pa.string())])),
+        pa.list_(pa.struct([("key", pa.string()), ("value", pa.list_(pa.binary()))])),
+        pa.list_(pa.string()),
+        pa.string(),
+    ],
+    ids=str,
+)
+def test_headers_that_are_none(kind: pa.DataType) -> None:
+    rows = pa.RecordBatch.from_arrays([pa.array([b"v"]), pa.nulls(1, kind)], NAMES)
+    for use in (rows, rows.append_column("deliver_at", due_in(5))):
+        with pytest.raises(BadRow, match="list<struct<key, value>> is needed"):
+            record_columns(use)
+        with pytest.raises(BadRow, match="list<struct<key, value>> is needed"):
+            check_orders("t", use, use, HOLDING)
