@@ -13,15 +13,15 @@ class BlockingDelivery(Delivery):
     __slots__ = ()
 
     def cancel(self) -> bool:
-        place = self.result()
-        cancelled: bool = self._batch.orders.cancel(*place[:3])
+        place = self._place(self.result())
+        cancelled: bool = self._batch.orders.cancel(*place)
         return cancelled
 
     def reschedule(
         self, *, deliver_at: Moment | None = None, delay: Duration | None = None
     ) -> bool:
-        place = self.result()
-        moved: bool = self._batch.orders.reschedule(*place[:3], deliver_at=deliver_at, delay=delay)
+        place = self._place(self.result())
+        moved: bool = self._batch.orders.reschedule(*place, deliver_at=deliver_at, delay=delay)
         return moved
 
     cancel.__doc__ = AsyncDelivery.cancel.__doc__

@@ -41,6 +41,10 @@ class Stored(NamedTuple):
     orders_done: int = 0
 
 
+UNANSWERED = Stored(-1, -1)
+"""The outcome with ``acks=0``, where no broker says whether and where a batch is stored."""
+
+
 class BatchRefused(ApiError):  # noqa: N818 - what happened
     """A batch that the broker refused for some of its records (KIP-467).
 

@@ -13,7 +13,7 @@ from qbus.records.codec import BatchSlot
 
 from ..errors import RequestTimedOut
 from ..types import BatchMetadata, Duration, Moment, RecordMetadata
-from .batch import Batch, BatchRefused, Countdown, Stored
+from .batch import UNANSWERED, Batch, BatchRefused, Countdown, Stored
 
 log = logging.getLogger(__name__)
 
@@ -167,6 +167,17 @@ class Delivery(Handle[RecordMetadata], BatchSlot):
             isinstance(outcome, Stored) and outcome.orders_done > 0 and index not in outcome.notes
         )
 
+    def _place(self, stored: RecordMetadata) -> tuple[str, int, int]:
+        """What orders name the record by. Raises QbusError if that is not known."""
+        if stored.offset < 0:
+            if self._batch.leaf(self._index)[0].outcome is UNANSWERED:
+                raise QbusError("with acks=0 nobody learns which offset an order must name")
+            raise QbusError(
+                f"the record is stored in {stored.topic}-{stored.partition}, but its place is not"
+                " known: cancel it by its key instead"
+            )
+        return stored.topic, stored.partition, stored.offset
+
     def _outcome(self) -> RecordMetadata | Exception:
         batch, index = self._batch.leaf(self._index)
         if isinstance(batch.outcome, BatchRefused):
@@ -195,10 +206,11 @@ class AsyncDelivery(Delivery):
         """See that a delayed record is not delivered; whether it is not.
 
         Waits until the record is stored. False: it was delivered, or was not delayed. Raises what
-        ``result`` raises, and as :meth:`~qbus.aio.Producer.cancel`.
+        ``result`` raises, QbusError if the record is stored and its place is not known (cancel it
+        by its key then), and as :meth:`~qbus.aio.Producer.cancel`.
         """
-        place = await self
-        cancelled: bool = await self._batch.orders.cancel(*place[:3])
+        place = self._place(await self)
+        cancelled: bool = await self._batch.orders.cancel(*place)
         return cancelled
 
     async def reschedule(
@@ -211,9 +223,9 @@ class AsyncDelivery(Delivery):
 
         Otherwise as :meth:`cancel`; the times as in :meth:`~qbus.aio.Producer.send`.
         """
-        place = await self
+        place = self._place(await self)
         moved: bool = await self._batch.orders.reschedule(
-            *place[:3], deliver_at=deliver_at, delay=delay
+            *place, deliver_at=deliver_at, delay=delay
         )
         return moved
 

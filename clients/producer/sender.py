@@ -16,7 +16,7 @@ from ..errors import ClientClosed, ConnectionFailed, RequestTimedOut, check
 from ..net.cluster import Cluster
 from ..net.connection import Connection, PendingAnswer
 from .accumulator import Accumulator
-from .batch import Batch, ProducerIdentity, Stored
+from .batch import UNANSWERED, Batch, ProducerIdentity
 from .batch_completer import BatchCompleter
 from .options import ProducerOptions
 from .plan import NodeState, Planner
@@ -218,7 +218,7 @@ class Sender:
             self._undelivered(node, batches, error)
         else:
             for batch in batches:
-                self._completer.delivered(batch, Stored(-1, -1))
+                self._completer.delivered(batch, UNANSWERED)
         finally:
             node.in_flight -= 1
 

@@ -1,8 +1,10 @@
 """Batches: what was added is what is encoded, and everyone who waits is told."""
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbus.clients import RequestTimedOut
-from qbus.clients.producer.batch import Batch, ProducerIdentity, Stored
-from qbus.clients.producer.delivery import BulkDelivery, Delivery
+from qbus.clients.blocking.delivery import BlockingDelivery
+from qbus.clients.producer.batch import UNANSWERED, Batch, ProducerIdentity, Stored
+from qbus.clients.producer.delivery import AsyncDelivery, BulkDelivery, Delivery
 from qbus.clients.producer.lists import ListBatch
 from qbus.clients.types import BatchMetadata, RecordMetadata, TopicPartition
 from qbus.errors import QbusError
@@ -207,3 +210,25 @@ def test_splits_lose_nobody(count: int, turns: list[bool], data: st.DataObject) 
     assert [Delivery(made, i).offset for i in range(count + 1)] == list(range(1100, first + 1000))
     assert Delivery(made, count).timestamp == 9
     assert sum(part.records_count for part in bulk.result()) == count + 1
+
+
+@pytest.mark.parametrize("face", [AsyncDelivery, BlockingDelivery])
+@pytest.mark.parametrize(
+    ("stored", "why"),
+    [(Stored(-1, -1), "stored in t-3, but its place is not known"), (UNANSWERED, "acks=0")],
+)
+async def test_orders_about_a_record_whose_place_is_unknown(
+    face: type[AsyncDelivery | BlockingDelivery], stored: Stored, why: str
+) -> None:
+    made = batch(b"a", b"b")
+    delivery = face(made, 1)
+    made.complete(stored)
+
+    async def give(order: Callable[[], Any]) -> None:
+        asked = order()
+        if inspect.isawaitable(asked):
+            await asked
+
+    for order in (delivery.cancel, partial(delivery.reschedule, delay="5m")):
+        with pytest.raises(QbusError, match=why):
+            await give(order)

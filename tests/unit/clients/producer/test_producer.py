@@ -208,6 +208,8 @@ async def test_without_acks_everything_is_sent_and_offsets_are_unknown() -> None
         async with Producer(broker.bootstrap, acks=0) as producer:
             delivery = await producer.send("t", b"a")
             assert (await delivery).offset == -1
+            with pytest.raises(QbusError, match="acks=0"):
+                await delivery.cancel()
         await eventually(lambda: broker.logs["t", 0].values() == [b"a"])
         assert broker.asked(ApiKey.INIT_PRODUCER_ID) == []
 
