@@ -5,7 +5,7 @@ import re
 import sys
 import time
 from collections.abc import (
-    AsyncIterator,
+    AsyncGenerator,
     Awaitable,
     Callable,
     Iterable,
@@ -142,7 +142,8 @@ class Consumer:
             and of one.
         prefetch_bytes: how much is fetched ahead, shared equally among brokers. One batch of each
             broker may exceed it, since brokers answer with whole batches.
-        max_poll_records: the most records that a poll returns.
+        max_poll_records: the most records that a poll returns; it also returns at most about
+            256 KiB at once, or one record.
         check_crcs: verify the checksum of every batch.
         consumer_timeout_ms: iterating ends when no record came for so long; by default it never
             does.
@@ -295,14 +296,16 @@ class Consumer:
             if taken or is_over(cursors, deadline):
                 return taken
 
-    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    def __aiter__(self) -> "AsyncRuns[ConsumerRecord]":
         """Yield records for ever, or until none came for ``consumer_timeout_ms``.
 
-        The position is behind the last one yielded.
+        The position is behind the last one yielded. The iterator has ``aclose``, as asynchronous
+        generators have.
         """
-        return AsyncRuns(partial(anext, self._runs(), None))
+        runs = self._runs()
+        return AsyncRuns(partial(anext, runs, None), runs.aclose)
 
-    async def _runs(self) -> AsyncIterator[Iterator[ConsumerRecord]]:
+    async def _runs(self) -> AsyncGenerator[Iterator[ConsumerRecord], None]:
         patience = Patience(self._options.consumer_timeout)
         while not patience.is_over:
             cursors = await self._open_cursors(patience.wait(LOOK_AROUND))

@@ -42,7 +42,7 @@ from .fields import encode_headers, timestamp_delta, to_bytes
 from .header import HEADER_SIZE
 from .record import ConsumerRecord
 
-REVISION = 3  # see codec.py
+REVISION = 4  # see codec.py
 
 include "_lists.pxi"
 include "_decode.pxi"

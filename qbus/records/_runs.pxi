@@ -20,10 +20,12 @@ cdef extern from *:
 @final
 cdef class AsyncRuns:
     cdef object _more
+    cdef object _close
     cdef object _run
 
-    def __init__(self, more):
+    def __init__(self, more, close=None):
         self._more = more
+        self._close = close
         self._run = iter(())
 
     def __aiter__(self):
@@ -41,6 +43,17 @@ cdef class AsyncRuns:
             for item in run:
                 return item
         raise StopAsyncIteration
+
+    async def aclose(self):
+        """Close the source and end the iteration, as an asynchronous generator does."""
+        if self._close is not None:
+            await self._close()
+        self._more = _no_more
+        self._run = iter(())
+
+
+async def _no_more():
+    return None
 
 
 @final

@@ -3,8 +3,8 @@
 import asyncio
 import gc
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, suppress
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -178,3 +178,50 @@ async def test_it_is_an_asynchronous_iterator(twin: ModuleType) -> None:
     assert isinstance(runs, AsyncIterator)
     assert isinstance(asked := runs.__anext__(), Awaitable)
     assert await asked == 1
+
+
+async def test_closing_it_closes_its_source(twin: ModuleType) -> None:
+    is_closed = False
+
+    async def source() -> AsyncGenerator[Iterator[int], None]:
+        nonlocal is_closed
+        try:
+            yield iter([1, 2])
+            yield iter([3])
+        finally:
+            is_closed = True
+
+    steps = source()
+    async with aclosing(twin.AsyncRuns(partial(anext, steps, None), steps.aclose)) as runs:
+        asked = anext(runs)
+        assert await anext(runs) == 1
+    assert is_closed
+    with pytest.raises(StopAsyncIteration):
+        await asked
+    assert [item async for item in runs] == []
+    await runs.aclose()
+
+
+async def test_closing_it_while_somebody_waits_is_an_error(twin: ModuleType) -> None:
+    arrived = asyncio.Event()
+
+    async def source() -> AsyncGenerator[Iterator[int], None]:
+        await arrived.wait()
+        yield iter([1, 2])
+
+    steps = source()
+    runs = twin.AsyncRuns(partial(anext, steps, None), steps.aclose)
+    waiting = asyncio.create_task(wait_for_next(runs))
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="already running"):
+        await runs.aclose()
+    arrived.set()
+    assert await waiting == 1
+    assert await anext(runs) == 2
+
+
+async def test_one_without_a_close_ends_too(twin: ModuleType) -> None:
+    runs = runs_of(twin, [[1, 2], [3]])
+    assert await anext(runs) == 1
+    await runs.aclose()
+    assert [item async for item in runs] == []

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -196,6 +197,27 @@ async def test_a_loop_continues_after_records_polled_inside_it() -> None:
             if len(seen) >= 30:
                 break
         assert seen == numbers(30)
+
+
+async def test_a_loop_may_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeBroker() as broker, consumer_of(broker) as consumer:
+        store(broker, numbers(5))
+        consumer.assign([("t", 0, 0)])
+        runs, closed = consumer._runs, []
+
+        async def watched() -> AsyncIterator[Iterator[ConsumerRecord]]:
+            try:
+                async for run in runs():
+                    yield run
+            finally:
+                closed.append(True)
+
+        monkeypatch.setattr(consumer, "_runs", watched)
+        async with aclosing(aiter(consumer)) as records:
+            assert (await anext(records)).value == b"0"
+        assert closed == [True]
+        assert [record async for record in records] == []
+        assert await read(consumer, 4) == numbers(5)[1:]
 
 
 async def test_a_poll_keeps_to_its_time_out() -> None:
