@@ -83,6 +83,10 @@ class FrameReader:
         self._given = memoryview(self._buffer)[self._filled : end]
         return self._given
 
+    def to_come(self) -> int:
+        """Bytes still to be received of a large frame; 0 if none is under way."""
+        return 0 if self._buffer is self._shared else self._whole - self._filled
+
     def received(self, count: int) -> list[memoryview]:
         """Count ``count`` bytes in :meth:`buffer`; return the frames that they complete.
 

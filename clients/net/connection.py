@@ -236,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort(str(error))
             return
         assert self._receive_mark is not None
-        self._receive_mark.expect(len(self._frames.buffer()))
+        self._receive_mark.expect(self._frames.to_come())
 
     def resume_writing(self) -> None:
         if self._write_buffer is not None and self.is_open:

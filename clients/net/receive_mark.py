@@ -32,7 +32,9 @@ _CAN_GATHER = _can_gather()
 class ReceiveMark:
     """The bytes of a connection's socket that wake its reader (``SO_RCVLOWAT``).
 
-    The end of the stream and errors always wake it.
+    The end of the stream and errors always wake it. Not for TLS: what is decrypted already waits
+    in memory and no longer comes through the socket, so that a mark for a whole frame is too high
+    and the reader may wait for bytes that nobody sends.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:

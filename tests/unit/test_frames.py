@@ -116,3 +116,23 @@ def test_the_buffer_of_a_frame_without_views_is_reused() -> None:
         feed(reader, framed(b"small"), 100)
         del part
     assert len(set(map(id, memories))) <= 3
+
+
+def test_what_is_to_come_of_a_large_frame() -> None:
+    reader = FrameReader(LIMIT, trusted=100_000)
+    assert reader.to_come() == 0
+    stream = framed(bytes(300_000))
+    for taken in (2, 1000, 60_000, 90_000, 140_000):
+        (frames, stream) = (feed(reader, stream[:taken], taken), stream[taken:])
+        assert frames == []
+        assert reader.to_come() == (len(stream) if taken > 2 else 0)
+    feed(reader, stream, len(stream))
+    assert reader.to_come() == 0
+
+
+def test_asking_what_is_to_come_leaves_the_buffer_alone() -> None:
+    reader = FrameReader(LIMIT)
+    feed(reader, framed(bytes(300_000))[:100_000], 50_000)
+    given = reader.buffer()
+    reader.to_come()
+    given[:1] = b"x"  # not released
