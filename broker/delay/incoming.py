@@ -1,46 +1,52 @@
-"""A producer's batch with delayed records, or orders about them, on its way into a partition."""
+"""A producer's batch with delayed records, or orders about them, on its way into a partition.
+
+It is a :class:`NewBatch`, or a :class:`StoredBatch` that came before. Where one ``needs_thread``, a
+thread calls its ``read`` first. Then ``append``, on the event loop, says where the batch lies, and
+what became of the orders in it. The first offset is -1 where the records do not follow one another.
+"""
 
 from typing import Final
 
 from qbus.delay import BY_KEY
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import read_header
+from qbus.records import BatchHeader, read_header
 
 from ..log import AppendInfo, StoredPart
 from .delayed_partition import DelayedPartition
 from .held import HeldRecord
-from .intake import OrdersStored, Taken, orders_stored, places, read_targets, to_append
+from .intake import (
+    OrdersStored,
+    StoredMeanwhileError,
+    Taken,
+    orders_stored,
+    places_of_targets,
+    read_targets,
+    to_append,
+)
 
 _FEW: Final = 16  # orders that are looked up at once
+_UNKNOWN: Final = -1  # an offset
 
 
-class PartitionIntake:
-    """Such a batch: ``taken``, or one that is ``stored`` already.
-
-    ``needs_thread``: :meth:`read` has to be called first, in a thread.
-    """
+class NewBatch:
+    """A batch that is to be appended, or what is missing of one whose ``beginning`` is stored."""
 
     def __init__(
-        self,
-        delayed: DelayedPartition,
-        taken: Taken | None,
-        acks: int,
-        stored: StoredPart | None,
+        self, delayed: DelayedPartition, taken: Taken, acks: int, beginning: StoredPart | None
     ) -> None:
         self._delayed = delayed
         self._taken = taken
         self._acks = acks
-        self._stored = stored
-        self._places: dict[int, list[int]] = {}
+        self._beginning = beginning
+        self._orders = OrdersStored([], 0)  # those of the beginning
         self._targets: dict[int, list[HeldRecord]] = {}
-        self._orders = OrdersStored([], 0)
-        self.needs_thread = taken is None
-        if taken is not None and taken.orders:
+        self._places = places_of_targets(taken, delayed.fold)
+        self.needs_thread = beginning is not None or self._targets_are_far()
+        if self.needs_thread:  # beyond the life of the request's frame
             self._taken = taken._replace(batch=bytes(taken.batch))
-            self._places = places(taken, delayed.fold)
-            self.needs_thread = self._needs_thread(taken)
 
-    def _needs_thread(self, taken: Taken) -> bool:
+    def _targets_are_far(self) -> bool:
+        taken = self._taken
         if len(taken.orders) > _FEW or any(order.target == BY_KEY for _, order, _ in taken.orders):
             return True
         try:
@@ -50,35 +56,27 @@ class PartitionIntake:
         return False
 
     def read(self) -> None:
-        """Read what the batch's orders are about, or what was said about them; for a thread.
-
-        Raises ApiError.
-        """
-        if self._taken is None:
-            self._orders = self._said()
-        else:
-            self._targets = read_targets(self._taken, self._places, self._delayed.held, wait=True)
-
-    def _said(self) -> OrdersStored:
-        """What was said about the orders of a batch that is stored. Raises ApiError."""
-        assert self._stored is not None
-        log = self._delayed.partition.log
+        """Read what the batch's orders are about; for a thread. Raises ApiError."""
+        taken, delayed = self._taken, self._delayed
         try:
-            return orders_stored(log, self._stored.first_offset, self._stored.last_offset)
+            self._targets = read_targets(taken, self._places, delayed.held, wait=True)
+            if self._beginning is not None:
+                self._orders = orders_stored(delayed.partition.log, taken.header, self._beginning)
         except OSError as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def append(self) -> tuple[AppendInfo, OrdersStored]:
-        """Append the batch; what became of it, and of the orders in it.
+        """Append the batch.
 
-        Raises ApiError as :meth:`Partition.append` does.
+        Raises StoredMeanwhileError, and ApiError as :meth:`Partition.append` does.
         """
-        if self.needs_thread and self._taken is not None:
-            self._look_again(self._taken)
-        if self._taken is None:
-            return self._known(), self._orders
         taken, fold, partition = self._taken, self._delayed.fold, self._delayed.partition
         log = partition.log
+        if self.needs_thread:
+            if partition.error:
+                raise ApiError(partition.error)
+            if log.stored_part(taken.header) != self._beginning:
+                raise StoredMeanwhileError(taken.batch)
         batches, orders = to_append(taken, self._targets, fold, log.config, log.log_end_offset)
         if taken.held:
             fold.expected = read_header(batches).crc, taken.held
@@ -91,27 +89,47 @@ class PartitionIntake:
         if taken.held:
             self._delayed.held.keep_arrivals(batches, taken.held)
         self._delayed.wake()
-        if self._stored is not None:
-            info = info._replace(first_offset=self._stored.first_offset)
-        return info, orders
+        return self._with_beginning(info), self._orders.with_rest(orders)
 
-    def _look_again(self, taken: Taken) -> None:
-        """See whether the batch was stored over another connection while a thread read for it.
+    def _with_beginning(self, info: AppendInfo) -> AppendInfo:
+        beginning = self._beginning
+        if beginning is None:
+            return info
+        follows = beginning.is_contiguous and beginning.last_offset + 1 == info.first_offset
+        return info._replace(first_offset=beginning.first_offset if follows else _UNKNOWN)
 
-        Raises ApiError.
-        """
-        stored = self._delayed.partition.log.stored_part(taken.header)
-        if stored is None or stored.records_count == taken.stored:
-            return
-        if stored.records_count < taken.header.records_count:
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "the batch is being stored")
-        self._taken, self._stored = None, stored
-        self._orders = self._said()
 
-    def _known(self) -> AppendInfo:
-        """Where a batch lies that is stored."""
-        assert self._stored is not None
-        log, stored = self._delayed.partition.log, self._stored
-        stamped = stored.timestamp if log.config.uses_log_append_time else -1
-        start = log.log_start_offset
-        return AppendInfo(stored.first_offset, stored.last_offset, stamped, start, duplicate=True)
+class StoredBatch:
+    """A batch that is stored already, and came again."""
+
+    needs_thread: Final = True
+
+    def __init__(self, delayed: DelayedPartition, header: BatchHeader, stored: StoredPart) -> None:
+        self._partition = delayed.partition
+        self._header = header
+        self._stored = stored
+        self._orders = OrdersStored([], 0)
+
+    def read(self) -> None:
+        """Read what became of the batch's orders; for a thread. Raises ApiError."""
+        try:
+            self._orders = orders_stored(self._partition.log, self._header, self._stored)
+        except OSError as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def append(self) -> tuple[AppendInfo, OrdersStored]:
+        """Append nothing. Raises ApiError when the partition is not led here any more."""
+        if self._partition.error:
+            raise ApiError(self._partition.error)
+        log, stored = self._partition.log, self._stored
+        info = AppendInfo(
+            stored.first_offset if stored.is_contiguous else _UNKNOWN,
+            stored.last_offset,
+            stored.timestamp if log.config.uses_log_append_time else -1,
+            log.log_start_offset,
+            duplicate=True,
+        )
+        return info, self._orders
+
+
+PartitionIntake = NewBatch | StoredBatch

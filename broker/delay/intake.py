@@ -6,7 +6,7 @@ its own, whose offsets and sequences follow one another: so the producer gets th
 expects, and what it sends again is recognised.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -33,13 +33,14 @@ from qbus.records.decode import records_of
 from qbus.records.header import hide_delayed
 from qbus.records.plain import may_have_headers
 
-from ..log import Log, LogConfig
+from ..log import Log, LogConfig, StoredPart
 from .fold import DelayFold, hash_of
 from .held import HeldRecord, HeldRecords
 from .schedule import MAX_OFFSET
 
 _NAMED: Final = b"qbus-"  # which every header that matters begins with
 _MAX_ERRORS: Final = 10  # that are told of one batch
+_MAX_SEQUENCE: Final = 2**31 - 1
 
 
 class RecordsRefusedError(ApiError):
@@ -49,6 +50,14 @@ class RecordsRefusedError(ApiError):
         number, why = errors[0]
         super().__init__(ErrorCode.INVALID_RECORD, f"record {number} of the batch: {why}")
         self.errors = list(errors[:_MAX_ERRORS])
+
+
+class StoredMeanwhileError(Exception):
+    """What the log has of a batch changed while a thread read for it: it is to be taken in anew."""
+
+    def __init__(self, batch: Buffer) -> None:
+        super().__init__("the batch is to be taken in anew")
+        self.batch = batch
 
 
 class _Kind(Enum):
@@ -111,8 +120,9 @@ def take_in(
 ) -> Taken | None:
     """What is to become of a batch that a producer may write; None: it is visible as it is.
 
-    Its first ``stored`` records are in the log already. Raises RecordsRefusedError for what its
-    producer cannot have meant, CorruptBatch.
+    Its first ``stored`` records are in the log already. Where delays were switched off since, what
+    is missing is visible. Raises RecordsRefusedError for what its producer cannot have meant,
+    CorruptBatch.
     """
     records, orders = _read(batch, header, config, now_ms)
     visible = sum(
@@ -145,6 +155,8 @@ def _read(
 
     records = decode_records(batch, header, "", 0)
     orders: list[Order | None] = []
+    if not config.qbus_delay_enable:
+        return records, [None] * len(records)
     errors: list[tuple[int, str]] = []
     latest = now_ms + config.qbus_delay_max_ms
     for record in records:
@@ -190,8 +202,12 @@ class OrdersStored(NamedTuple):
     notes: list[tuple[int, str]]
     done: int
 
+    def with_rest(self, rest: "OrdersStored") -> "OrdersStored":
+        """Those of this beginning of a batch, and of the ``rest``."""
+        return OrdersStored(self.notes + rest.notes, self.done + rest.done)
 
-def places(taken: Taken, fold: DelayFold) -> dict[int, list[int]]:
+
+def places_of_targets(taken: Taken, fold: DelayFold) -> dict[int, list[int]]:
     """Where the records lie that each order of ``taken`` may be about, by the order's number."""
     hashes = {hash_of(key) for _, order, key in taken.orders if order.target == BY_KEY}
     by_hash: dict[int, list[int]] = {}
@@ -209,9 +225,9 @@ def places(taken: Taken, fold: DelayFold) -> dict[int, list[int]]:
 def read_targets(
     taken: Taken, at: dict[int, list[int]], held: HeldRecords, *, wait: bool
 ) -> dict[int, list[HeldRecord]]:
-    """The records that each order is about, of those that :func:`places` found; for a thread.
+    """The records that each order is about, read at the places that it may lie ``at``.
 
-    Raises BlockingIOError, ApiError as :meth:`HeldRecords.read` does.
+    For a thread, if it is to ``wait``. Raises as :meth:`HeldRecords.read` does.
     """
     targets: dict[int, list[HeldRecord]] = {}
     for number, order, key in taken.orders:
@@ -239,56 +255,66 @@ def to_append(
     if base_offset + taken.header.records_count > MAX_OFFSET:
         raise ApiError(ErrorCode.INVALID_RECORD, f"delays end before offset {MAX_OFFSET}")
     out = bytearray()
-    notes: list[tuple[int, str]] = []
     if taken.held:
         out += taken.batch
         hide_delayed(out, taken.now_ms)
         return out, OrdersStored([], 0)
+    orders = _Orders(targets, fold)
     for kind, run in groupby(taken.items, key=_kind_of):
         items = list(run)
         if kind is _Kind.ORDER:
-            records = []
-            for item in items:
-                records.append(_control_record(item, targets.get(item.number, ()), fold))
-                if len(records[-1][1]) <= _NO_ENTRIES[records[-1][0]]:
-                    notes.append((item.number, _too_late(item)))
+            records = [orders.control_record(item) for item in items]
             out += control_batch(records, taken.now_ms, **_sequence(taken.header, items[0].number))
         else:
             batch = _batch_of(items, taken.header)
             if kind is _Kind.HELD:
                 hide_delayed(batch, taken.now_ms)
+                for item in items:
+                    orders.add_held(item, base_offset + item.number - taken.stored)
             elif config.uses_log_append_time:
                 set_log_append_time(batch, taken.now_ms)
             out += batch
-    return out, OrdersStored(notes, len(taken.orders) - len(notes))
+    return out, OrdersStored(orders.notes, len(taken.orders) - len(orders.notes))
 
 
-def orders_stored(log: Log, first_offset: int, last_offset: int) -> OrdersStored:
-    """What was said about the orders of a producer's batch that is stored already.
+def orders_stored(log: Log, header: BatchHeader, stored: StoredPart) -> OrdersStored:
+    """What became of the orders in what is ``stored`` of a producer's batch with this ``header``.
 
-    Raises ApiError, CorruptBatch, OSError.
+    For a thread. Raises ApiError, CorruptBatch, OSError.
     """
     notes: list[tuple[int, str]] = []
     done = 0
-    offset = max(first_offset, log.log_start_offset)
-    while offset <= last_offset:
-        records = log.read_batch(offset, wait=True)
-        if records is None:
-            break
-        with records:
-            batch = records.read()
-        header = read_header(batch)
-        offset = header.base_offset + header.last_offset_delta + 1
-        if header.is_control and header.is_hidden and not header.is_delayed:
+    for first, last in stored.runs:
+        for part, batch in _batches(log, max(first, log.log_start_offset), last):
+            if not part.is_control or part.is_delayed or not _is_of_producer(part, header):
+                continue
+            skipped = part.base_sequence - header.base_sequence - part.base_offset
             for order in iter_control(batch):
-                if order.type not in _NO_ENTRIES:
+                number = (skipped + order.offset) & _MAX_SEQUENCE
+                if number >= stored.records_count or order.type not in _NO_ENTRIES:
                     continue
                 if len(order.value) > _NO_ENTRIES[order.type]:
                     done += 1
                 else:
-                    why = "it was about no delayed record (any more)"
-                    notes.append((order.offset - first_offset, why))
+                    notes.append((number, "it was about no delayed record (any more)"))
     return OrdersStored(notes, done)
+
+
+def _batches(log: Log, offset: int, last_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
+    """The batches from the one with ``offset`` to the one with ``last_offset``."""
+    while offset <= last_offset:
+        records = log.read_batch(offset, wait=True)
+        if records is None:
+            return
+        with records:
+            batch = records.read()
+        header = read_header(batch)
+        yield header, batch
+        offset = header.last_offset + 1
+
+
+def _is_of_producer(part: BatchHeader, header: BatchHeader) -> bool:
+    return (part.producer_id, part.producer_epoch) == (header.producer_id, header.producer_epoch)
 
 
 def _kind_of(item: _Item) -> _Kind:
@@ -298,17 +324,63 @@ def _kind_of(item: _Item) -> _Kind:
 _NO_ENTRIES: Final = {ControlType.CANCELLED: 0, ControlType.RESCHEDULED: 8}
 
 
-def _control_record(
-    item: _Item, targets: Sequence[HeldRecord], fold: DelayFold
-) -> tuple[ControlType, bytes]:
-    order = item.order
-    assert order is not None
-    found = [fold.find(one.original_offset, one.due, one.offset) for one in targets]
-    still = [one for one in found if one is not None]
-    entries = Entries(tuple(due for due, _ in still), tuple(offset for _, offset in still))
-    if order.is_cancel:
-        return ControlType.CANCELLED, encode_entries(entries)
-    return ControlType.RESCHEDULED, encode_rescheduled(order.due, entries)
+class _Orders:
+    """What the orders of a batch do, to what was held back before it and to what came in it.
+
+    The fold does not know of any of them yet. ``notes`` are about those that come too late.
+    """
+
+    def __init__(self, targets: dict[int, list[HeldRecord]], fold: DelayFold) -> None:
+        """``targets``: what was held back before that each order is about, by its number."""
+        self._targets = targets
+        self._fold = fold
+        self._came: dict[bytes | None, list[int]] = {}  # offsets of the batch's own, by key
+        self._dues: dict[int, int | None] = {}  # of what came or was changed; None: cancelled
+        self._own: set[int] = set()
+        self.notes: list[tuple[int, str]] = []
+
+    def add_held(self, item: _Item, offset: int) -> None:
+        """A record of the batch is held back at ``offset``: later orders may be about it."""
+        assert item.order is not None
+        self._came.setdefault(item.record.key, []).append(offset)
+        self._own.add(offset)
+        self._dues[offset] = item.order.due
+
+    def control_record(self, item: _Item) -> tuple[ControlType, bytes]:
+        """What the log is to say of an order."""
+        order = item.order
+        assert order is not None
+        entries = self._entries(item, order)
+        if not entries.offsets:
+            self.notes.append((item.number, _too_late(item)))
+        for offset in entries.offsets:
+            self._dues[offset] = None if order.is_cancel else order.due
+        if order.is_cancel:
+            return ControlType.CANCELLED, encode_entries(entries)
+        return ControlType.RESCHEDULED, encode_rescheduled(order.due, entries)
+
+    def _entries(self, item: _Item, order: Order) -> Entries:
+        """The records that an order is about, as far as they are held back still."""
+        dues: list[int] = []
+        offsets: list[int] = []
+        for held in self._targets.get(item.number, ()):
+            found = self._fold.find(held.original_offset, held.due, held.offset)
+            if found is not None:
+                due = self._dues.get(found[1], found[0])
+                if due is not None:
+                    dues.append(due)
+                    offsets.append(found[1])
+        for offset in self._own_targets(item, order):
+            due = self._dues[offset]
+            if due is not None:
+                dues.append(due)
+                offsets.append(offset)
+        return Entries(tuple(dues), tuple(offsets))
+
+    def _own_targets(self, item: _Item, order: Order) -> list[int]:
+        if order.target == BY_KEY:
+            return self._came.get(item.record.key, [])
+        return [order.target] if order.target is not None and order.target in self._own else []
 
 
 def _too_late(item: _Item) -> str:

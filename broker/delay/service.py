@@ -15,7 +15,7 @@ from .dead_lettering import DeadLetterTopics
 from .delayed_partition import DelayedPartition, Lateness
 from .fold import DelayFold
 from .held import HeldCache, HeldRecord, HeldRecords
-from .incoming import PartitionIntake
+from .incoming import NewBatch, PartitionIntake, StoredBatch
 from .intake import may_order, take_in
 from .schedule import Held
 
@@ -82,26 +82,29 @@ class DelayService(PartitionListener):
         """What is delayed of a partition, if it is led here."""
         return self._led.get(partition)
 
-    def intake(
-        self, partition: Partition, batch: memoryview, acks: int
-    ) -> "PartitionIntake | None":
+    def intake(self, partition: Partition, batch: memoryview, acks: int) -> PartitionIntake | None:
         """What is to become of a producer's batch; None: it is to be appended as it is.
 
+        Where delays were switched off, it is, unless it comes again and is stored at least in part.
         Raises RecordsRefusedError, and ApiError as :meth:`Partition.append` does.
         """
         delayed = self._led.get(partition)
         if delayed is None or partition.error:
             return None
         now_ms = self._clock.time_ms()
-        header = partition.log.check(batch)
+        log = partition.log
+        header = log.check(batch)
         if not may_order(batch, header):
             return None
-        stored = partition.log.stored_part(header)
+        stored = log.stored_part(header)
+        if stored is None:
+            if not log.config.qbus_delay_enable:
+                return None
+        elif stored.records_count == header.records_count:
+            return StoredBatch(delayed, header, stored)
         count = 0 if stored is None else stored.records_count
-        if count == header.records_count:
-            return PartitionIntake(delayed, None, acks, stored)
-        taken = take_in(batch, header, partition.log.config, delayed.fold, now_ms, count)
-        return None if taken is None else PartitionIntake(delayed, taken, acks, stored)
+        taken = take_in(batch, header, log.config, delayed.fold, now_ms, count)
+        return None if taken is None else NewBatch(delayed, taken, acks, stored)
 
     def may_hold(self, batch: memoryview) -> bool:
         """Whether a batch has to be looked at closely: compressed, damaged, or with a header."""

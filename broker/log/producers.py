@@ -85,15 +85,31 @@ class RetainedBatch(NamedTuple):
 
 
 class StoredPart(NamedTuple):
-    """That the first ``records_count`` records of a producer's batch are stored, and where.
+    """What is stored of a producer's batch: its first ``records_count`` records.
 
-    They follow one another, unless the rest of a batch was stored later than its beginning.
+    ``runs`` are where they lie, each the offsets of its first and last record. There are several
+    where others wrote before the rest of the batch was stored. ``timestamp`` is the greatest of the
+    batch that was stored last.
     """
 
     records_count: int
-    first_offset: int
-    last_offset: int
+    runs: tuple[tuple[int, int], ...]
     timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        """The first record's offset."""
+        return self.runs[0][0]
+
+    @property
+    def last_offset(self) -> int:
+        """The last record's offset."""
+        return self.runs[-1][1]
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the records' offsets have no gaps."""
+        return len(self.runs) == 1
 
 
 @dataclass(slots=True)
@@ -220,17 +236,21 @@ class ProducerState:
 
 
 def _stored_part(batches: tuple[RetainedBatch, ...], header: BatchHeader) -> StoredPart | None:
-    count = first = last = 0
+    count = timestamp = 0
+    runs: list[tuple[int, int]] = []
     for batch in batches:
         following = (header.base_sequence + count) & _MAX_SEQUENCE
         skipped = (following - batch.first_sequence) & _MAX_SEQUENCE
         if skipped <= batch.offset_delta and count < header.records_count:
             begin = batch.first_offset + skipped
-            first = begin if count == 0 else first
             taken = min(batch.offset_delta + 1 - skipped, header.records_count - count)
-            last = begin + taken - 1
+            first = begin
+            if runs and runs[-1][1] + 1 == begin:
+                first = runs.pop()[0]
+            runs.append((first, begin + taken - 1))
             count += taken
-    return StoredPart(count, first, last, batches[-1].timestamp) if count else None
+            timestamp = batch.timestamp
+    return StoredPart(count, tuple(runs), timestamp) if count else None
 
 
 def _out_of_order(header: BatchHeader, why: str) -> ApiError:

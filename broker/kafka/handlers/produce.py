@@ -37,7 +37,7 @@ from qbus.wire.messages.produce import (
 
 from ...authorization import Operation
 from ...authorization import topic as topic_resource
-from ...delay.intake import OrdersStored, RecordsRefusedError
+from ...delay.intake import OrdersStored, RecordsRefusedError, StoredMeanwhileError
 from ...log import AppendInfo, LogConfig, Provenance
 from ...log.recompression import PRODUCER, must_recompress, recompressed
 from ...partition.partition import ACKS_ALL, Partition
@@ -178,8 +178,10 @@ class _Appends:
             config = partition.log.config
             if config.compression_type != PRODUCER and must_recompress(records, config):
                 return self._recompress_first(partition, data.index, records)
-            if config.qbus_delay_enable:
-                return self._append_or_hold(partition, data.index, records)
+            if config.qbus_delay_enable or partition.log.has_hidden:
+                answer = PartitionProduceResponse(index=data.index)
+                appended = self._append_or_hold(partition, answer, records)
+                return answer if appended is None else self._answer(partition, answer, appended)
             info = partition.append(records, self._acks)
         return self._answer(partition, PartitionProduceResponse(index=data.index), _Appended(info))
 
@@ -205,18 +207,35 @@ class _Appends:
             self.delayed.expect(partition, info.last_offset + 1, answer)
 
     def _append_or_hold(
-        self, partition: Partition, index: int, records: memoryview
-    ) -> PartitionProduceResponse:
-        """Append a batch some of whose records may be delayed, cancel or reschedule."""
-        answer = PartitionProduceResponse(index=index)
-        intake = self._broker.delays.intake(partition, records, self._acks)
+        self, partition: Partition, answer: PartitionProduceResponse, batch: memoryview
+    ) -> _Appended | None:
+        """Append a batch some of whose records may be delayed, cancel or reschedule.
+
+        None: a thread has to read first what the orders in it are about.
+        """
+        intake = self._broker.delays.intake(partition, batch, self._acks)
         if intake is None:
-            appended = _Appended(partition.append(records, self._acks))
-        elif intake.needs_thread:
-            return self._keep(_read_first(partition, answer, intake))
-        else:
-            appended = _Appended(*intake.append())
-        return self._answer(partition, answer, appended)
+            return _Appended(partition.append(batch, self._acks))
+        if not intake.needs_thread:
+            return _Appended(*intake.append())
+        self._keep(
+            _LateBatch(
+                partition,
+                answer,
+                intake.read,
+                lambda _: self._append_read(partition, answer, intake),
+            )
+        )
+        return None
+
+    def _append_read(
+        self, partition: Partition, answer: PartitionProduceResponse, intake: "PartitionIntake"
+    ) -> _Appended | None:
+        try:
+            return _Appended(*intake.append())
+        except StoredMeanwhileError as changed:
+            batch = memoryview(bytearray(changed.batch))
+        return self._append_or_hold(partition, answer, batch)
 
     def _recompress_first(
         self, partition: Partition, index: int, records: memoryview
@@ -238,13 +257,8 @@ class _Appends:
     def _append_recompressed(
         self, partition: Partition, answer: PartitionProduceResponse, batch: memoryview
     ) -> _Appended | None:
-        if partition.log.config.qbus_delay_enable:
-            intake = self._broker.delays.intake(partition, batch, self._acks)
-            if intake is not None and intake.needs_thread:
-                self._keep(_read_first(partition, answer, intake))
-                return None
-            if intake is not None:
-                return _Appended(*intake.append())
+        if partition.log.config.qbus_delay_enable or partition.log.has_hidden:
+            return self._append_or_hold(partition, answer, batch)
         return _Appended(partition.append(batch, self._acks))
 
     def _keep(self, late: _LateBatch) -> PartitionProduceResponse:
@@ -319,13 +333,6 @@ class _Appends:
         elif isinstance(error, RecordsRefusedError):
             answer.record_errors = _record_errors(error.errors)
         return answer
-
-
-def _read_first(
-    partition: Partition, answer: PartitionProduceResponse, intake: "PartitionIntake"
-) -> _LateBatch:
-    """What is appended once a thread has read what the orders in it are about."""
-    return _LateBatch(partition, answer, intake.read, lambda _: _Appended(*intake.append()))
 
 
 def _refuse_zstd(records: memoryview) -> None:

@@ -131,28 +131,43 @@ def test_a_retained_batch_knows_its_first_sequence_across_the_wrap() -> None:
 # A batch that is stored in parts, of which the last may have been lost
 
 
-def part_of(state: ProducerState, given: BatchHeader) -> tuple[int, int, int] | None:
+def part_of(state: ProducerState, given: BatchHeader) -> tuple[int | tuple[int, int], ...] | None:
     stored = state.stored_part(given)
-    return None if stored is None else stored[:3]
+    return None if stored is None else (stored.records_count, *stored.runs)
 
 
 def test_how_much_of_a_batch_is_stored() -> None:
     state = state_after(header(0, 2, offset=10), header(2, 3, offset=12))
     assert part_of(state, header(5)) is None
-    assert part_of(state, header(0, 2)) == (2, 10, 11)
-    assert part_of(state, header(0, 5)) == (5, 10, 14)
-    assert part_of(state, header(0, 9)) == (5, 10, 14)
-    assert part_of(state, header(2, 9)) == (3, 12, 14)
+    assert part_of(state, header(0, 2)) == (2, (10, 11))
+    assert part_of(state, header(0, 5)) == (5, (10, 14))
+    assert part_of(state, header(0, 9)) == (5, (10, 14))
+    assert part_of(state, header(2, 9)) == (3, (12, 14))
 
 
 def test_the_rest_of_a_batch_may_lie_further_on() -> None:
     state = state_after(header(0, 2, offset=10), header(2, 3, offset=50))
-    assert part_of(state, header(0, 5)) == (5, 10, 52)
+    assert part_of(state, header(0, 5)) == (5, (10, 11), (50, 52))
+    assert part_of(state, header(1, 2)) == (2, (11, 11), (50, 50))
+
+
+def test_a_stored_batch_has_the_time_of_its_own_last_part() -> None:
+    state = state_after(
+        header(0)._replace(max_timestamp=1),
+        header(1, offset=1)._replace(max_timestamp=2),
+        header(2, offset=2)._replace(max_timestamp=3),
+    )
+    times = {count: state.stored_part(header(0, count)) for count in (1, 2, 3)}
+    assert {count: stored and stored.timestamp for count, stored in times.items()} == {
+        1: 1,
+        2: 2,
+        3: 3,
+    }
 
 
 def test_sequences_begin_anew_within_a_batch_that_is_stored_in_parts() -> None:
     state = state_after(header(_MAX, 2, offset=10), header(1, 1, offset=12))
-    assert part_of(state, header(_MAX, 4)) == (3, 10, 12)
+    assert part_of(state, header(_MAX, 4)) == (3, (10, 12))
 
 
 @pytest.mark.parametrize("given", [header(7), header(1, epoch=1), header(9, 3)])

@@ -527,3 +527,55 @@ class TestCompressionOfTheTopic:
         answer = (await begun).responses[0].partition_responses[0]
         assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert partition.log.log_end_offset == 0
+
+
+class TestDelays:
+    """Batches of topics that hold records back."""
+
+    CANCEL = ("qbus-cancel", b"key")
+
+    async def test_an_order_finds_what_came_before_it_in_its_batch(self, plane: DataPlane) -> None:
+        partition = await plane.create("orders", qbus_delay_enable=True)
+        both = build_batch(
+            [(b"k", b"v", [("qbus-delay", b"1h")], NOW_MS), (b"k", None, [self.CANCEL], NOW_MS)]
+        )
+        answer = await produce(plane, both)
+        assert (answer.error_code, answer.base_offset, answer.orders_done) == (0, 0, 1)
+        assert not answer.record_errors
+        assert partition.log.log_end_offset == 2
+
+    async def test_a_batch_over_two_connections_while_threads_read_is_stored_once(
+        self, plane: DataPlane
+    ) -> None:
+        partition = await plane.create("orders", qbus_delay_enable=True)
+        orders = [
+            build_batch(
+                [(b"k", None, [self.CANCEL], NOW_MS), (b"k", b"v", (), NOW_MS)],
+                producer_id=7,
+                producer_epoch=0,
+                base_sequence=0,
+            )
+            for _ in range(2)
+        ]
+        calls = [plane.call(ApiKey.PRODUCE, LATEST, request(plane, LATEST, one)) for one in orders]
+        for response in await asyncio.gather(*calls):
+            (answer,) = response.responses[0].partition_responses
+            assert (answer.error_code, answer.base_offset, answer.orders_done) == (0, 0, 0)
+            assert [error.batch_index for error in answer.record_errors] == [0]
+        assert partition.log.log_end_offset == 2
+
+    async def test_what_is_missing_of_a_batch_is_taken_where_delays_were_switched_off(
+        self, plane: DataPlane
+    ) -> None:
+        partition = await plane.create("orders", qbus_delay_enable=True)
+
+        def sent(*records: Any) -> bytearray:
+            return build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0)
+
+        held = (b"k", b"held", [("qbus-delay", b"1h")], NOW_MS)
+        assert (await produce(plane, sent(held))).error_code == 0
+        partition.log.update_config(replace(partition.log.config, qbus_delay_enable=False))
+        for _ in range(2):
+            answer = await produce(plane, sent(held, (b"k", b"visible", (), NOW_MS)))
+            assert (answer.error_code, answer.base_offset) == (0, 0)
+        assert partition.log.log_end_offset == 2
