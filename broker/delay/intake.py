@@ -286,7 +286,7 @@ def orders_stored(log: Log, header: BatchHeader, stored: StoredPart) -> OrdersSt
     done = 0
     for first, last in stored.runs:
         for part, batch in _batches(log, max(first, log.log_start_offset), last):
-            if not part.is_control or part.is_delayed or not _is_of_producer(part, header):
+            if not part.is_control or part.is_delayed:
                 continue
             skipped = part.base_sequence - header.base_sequence - part.base_offset
             for order in iter_control(batch):
@@ -311,10 +311,6 @@ def _batches(log: Log, offset: int, last_offset: int) -> Iterator[tuple[BatchHea
         header = read_header(batch)
         yield header, batch
         offset = header.last_offset + 1
-
-
-def _is_of_producer(part: BatchHeader, header: BatchHeader) -> bool:
-    return (part.producer_id, part.producer_epoch) == (header.producer_id, header.producer_epoch)
 
 
 def _kind_of(item: _Item) -> _Kind:

@@ -294,8 +294,8 @@ async def test_orders_of_others_between_the_parts_are_not_its_own(
     for part in parts_of(former)[:3]:
         line.log.append_as_follower(memoryview(bytearray(part)))
     line.lead()
-    line.send(cancel="0")
-    line.send(cancel="55555")
+    others: list[Item] = [(b"k", None, {"qbus-cancel": target}) for target in ("0", "55555")]
+    append(line, *others, producer_id=8, base_sequence=base_sequence)
     for _ in range(2):
         _, orders = append(line, *items, producer_id=7, base_sequence=base_sequence)
         assert ([number for number, _ in orders.notes], orders.done) == ([1, 3], 0)
