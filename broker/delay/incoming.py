@@ -40,17 +40,20 @@ class NewBatch:
         self._beginning = beginning
         self._orders = OrdersStored([], 0)  # those of the beginning
         self._targets: dict[int, list[HeldRecord]] = {}
-        self._places = places_of_targets(taken, delayed.fold)
-        self.needs_thread = beginning is not None or self._targets_are_far()
+        self._places: dict[int, list[int]] = {}
+        self.needs_thread = beginning is not None
+        if orders := taken.orders:
+            self._places = places_of_targets(taken, delayed.fold)
+            by_key = any(order.target == BY_KEY for _, order, _ in orders)
+            if by_key or len(orders) > _FEW or self._targets_are_far():
+                self.needs_thread = True
         if self.needs_thread:  # beyond the life of the request's frame
             self._taken = taken._replace(batch=bytes(taken.batch))
 
     def _targets_are_far(self) -> bool:
-        taken = self._taken
-        if len(taken.orders) > _FEW or any(order.target == BY_KEY for _, order, _ in taken.orders):
-            return True
+        held = self._delayed.held
         try:
-            self._targets = read_targets(taken, self._places, self._delayed.held, wait=False)
+            self._targets = read_targets(self._taken, self._places, held, wait=False)
         except BlockingIOError:
             return True
         return False

@@ -579,3 +579,21 @@ class TestDelays:
             answer = await produce(plane, sent(held, (b"k", b"visible", (), NOW_MS)))
             assert (answer.error_code, answer.base_offset) == (0, 0)
         assert partition.log.log_end_offset == 2
+
+    @pytest.mark.sources
+    async def test_a_disk_that_cannot_be_read_refuses_no_other_partition(
+        self, plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        partition = await plane.create("orders", 2, qbus_delay_enable=True)
+        later = [(b"k", b"held", [("qbus-delay", b"1h")], NOW_MS)]
+        assert (await produce(plane, build_batch(later))).error_code == 0
+
+        def fail(*_: object, **__: object) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setattr(partition.log, "read_batch", fail)
+        cancel = build_batch([(b"k", None, [self.CANCEL], NOW_MS)])
+        sent = request(plane, LATEST, cancel, batch(b"other"))
+        response = await plane.call(ApiKey.PRODUCE, LATEST, sent)
+        codes = [answer.error_code for answer in response.responses[0].partition_responses]
+        assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
