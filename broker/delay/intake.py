@@ -11,7 +11,7 @@ from enum import Enum
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from qbus.delay import BY_KEY, Order, duration_text, read_order
+from qbus.delay import BY_KEY, Order, more_than, read_order
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import (
     BatchHeader,
@@ -163,10 +163,10 @@ def _read(
         try:
             order = read_order(record.headers, now_ms)
             if order is not None and order.due > latest:
-                ahead, most = duration_text(order.due - now_ms), config.qbus_delay_max_ms
+                ahead, most = more_than(order.due - now_ms, config.qbus_delay_max_ms)
                 raise ValueError(
-                    f"it is to be delivered in {ahead}, and qbus.delay.max.ms ({most}) allows"
-                    f" {duration_text(most)}"
+                    f"it is to be delivered in {ahead}, and qbus.delay.max.ms"
+                    f" ({config.qbus_delay_max_ms}) allows {most}"
                 )
         except ValueError as error:
             errors.append((len(orders), str(error)))

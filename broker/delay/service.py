@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from qbus.clock import Clock
-from qbus.errors import ApiError, ErrorCode
+from qbus.errors import ApiError, CorruptBatch, ErrorCode
 from qbus.records.plain import plain_header
 
 from ..partition.background_tasks import BackgroundTasks
@@ -107,9 +107,12 @@ class DelayService(PartitionListener):
         return None if taken is None else NewBatch(delayed, taken, acks, stored)
 
     def may_hold(self, batch: memoryview) -> bool:
-        """Whether a batch has to be looked at closely: compressed, damaged, or with a header."""
+        """Whether a batch has to be looked at closely: damaged, or with a header."""
         header = plain_header(batch)
-        return header is None or header.attributes != 0 or may_order(batch, header)
+        try:
+            return header is None or may_order(batch, header)
+        except CorruptBatch:
+            return True
 
     def leading(self, partition: Partition, leader_epoch: int) -> None:  # noqa: ARG002
         """See :class:`PartitionListener`."""

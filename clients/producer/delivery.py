@@ -159,6 +159,12 @@ class Delivery(Handle[RecordMetadata], BatchSlot):
         return self.result(0).timestamp
 
     @property
+    def is_answered(self) -> bool:
+        """Whether the broker said what became of the orders among its batch's records."""
+        outcome = self._batch.leaf(self._index)[0].outcome
+        return isinstance(outcome, Stored) and bool(outcome.orders_done or outcome.notes)
+
+    @property
     def found(self) -> bool:
         """Whether the record is an order, and the broker found the records that it is about."""
         batch, index = self._batch.leaf(self._index)

@@ -357,7 +357,7 @@ class Producer:
     ) -> bool:
         await self._need_delays(topic)
         delivery = await self.send(topic, None, key, headers, partition)
-        if (await delivery).offset < 0:
+        if (await delivery).offset < 0 and not delivery.is_answered:
             raise QbusError("the broker has carried out the order, and forgotten what it found")
         return delivery.found
 
