@@ -38,7 +38,8 @@ class Positions:
     def __init__(self, directory: Path, clock: Clock) -> None:
         """Raises OSError and :class:`~qbus.service.lock.DirectoryInUse`."""
         self._clock = clock
-        self._journal = Journal(directory / FILE_NAME)
+        self.path = directory / FILE_NAME
+        self._journal = Journal(self.path)
         self._entries: dict[tuple[Identity, str], Position] = {}
         self._by_number: dict[int, Position] = {}
         self._sources: set[str] = set()

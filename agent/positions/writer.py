@@ -174,7 +174,8 @@ class PositionsWriter:
             self.error = OSError(f"{type(failure).__name__}: {failure}")
         if is_news:
             reason = self.error.strerror or self.error
-            log.error("positions cannot be written, so reading stops: %s", reason)
+            path = self._positions.path
+            log.error("positions cannot be written, so reading stops: %s: %s", path, reason)
 
     def _fail_sync(self, failure: OSError) -> None:
         self.sync_error = failure
@@ -182,6 +183,7 @@ class PositionsWriter:
         if now >= self._tell_at:
             self._tell_at = now + _TELL_S
             log.error(
-                "positions may not be on the disk, so all are written anew: %s",
+                "positions may not be on the disk, so all are written anew: %s: %s",
+                self._positions.path,
                 failure.strerror or failure,
             )

@@ -65,7 +65,7 @@ def check_due_times(topic: str, rows: pa.RecordBatch, limits: TopicLimits) -> No
     bounds = pc.min_max(_milliseconds(times)).as_py()
     if bounds["min"] < 0:
         raise BadRow(f"a row is to be delivered before 1970: {bounds['min']} ms")
-    _check_ahead(topic, bounds["max"], limits)
+    _check_ahead(topic, bounds["max"] - now_ms(), limits)
 
 
 def check_orders(
@@ -89,11 +89,10 @@ def check_orders(
         except ValueError as error:
             raise BadRow(f"a row's headers are refused by {topic}: {error}") from error
         if order is not None:
-            _check_ahead(topic, order.due, limits)
+            _check_ahead(topic, order.due - now, limits)
 
 
-def _check_ahead(topic: str, due: int, limits: TopicLimits) -> None:
-    ahead = due - now_ms()
+def _check_ahead(topic: str, ahead: int, limits: TopicLimits) -> None:
     if ahead > limits.max_delay_ms:
         wanted, most = more_than(ahead, limits.max_delay_ms)
         raise BadRow(
