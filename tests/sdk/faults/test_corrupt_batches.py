@@ -1,6 +1,7 @@
 """A batch that the disk has corrupted: every way of reading says which, and can go on behind it."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -92,12 +93,14 @@ Read = Callable[[Any, list[int], int], Awaitable[None]]
 """Reads into a list until it has so many numbers."""
 
 
-async def read_to_damage(consumer: Any, read: Read) -> tuple[list[int], CorruptBatch]:
+async def read_to_damage(
+    consumer: Any, read: Read, most: int = BATCHES * RECORDS
+) -> tuple[list[int], CorruptBatch]:
     """The records before a corrupt batch; the error has to come soon."""
     found: list[int] = []
     with pytest.raises(CorruptBatch) as caught:
         async with asyncio.timeout(SOON_S):
-            await read(consumer, found, BATCHES * RECORDS)
+            await read(consumer, found, most)
     return found, caught.value
 
 
@@ -152,6 +155,6 @@ async def test_other_partitions_do_not_hide_the_error(tmp_path: Path, sdk: SdkCl
                     )
 
             busy = asyncio.create_task(keep_busy())
-            _, error = await read_to_damage(consumer, poll)
+            _, error = await read_to_damage(consumer, poll, most=sys.maxsize)
             busy.cancel()
             assert error.topic == TOPIC
