@@ -100,7 +100,8 @@ class _Chunk:
 
     def without(self, wanted: set[int], removed: dict[int, int]) -> "_Chunk":
         """What is left when the entries ``wanted`` go to ``removed``, with their hashes."""
-        if wanted.isdisjoint(self.entries):
+        self._take_first(wanted, removed)
+        if len(removed) == len(wanted) or wanted.isdisjoint(self.entries):
             return self
         left = _Chunk()
         for entry, key_hash in zip(self.entries, self.hashes, strict=True):
@@ -109,6 +110,19 @@ class _Chunk:
             else:
                 left.append(entry, key_hash)
         return left
+
+    def _take_first(self, wanted: set[int], removed: dict[int, int]) -> None:
+        """Take out the first entries as long as they are ``wanted``: what is delivered, mostly."""
+        entries, hashes = self.entries, self.hashes
+        count = 0
+        for entry in entries:
+            if entry not in wanted:
+                break
+            removed[entry] = hashes[count]
+            count += 1
+        if count:
+            del entries[:count], hashes[:count]
+            self.least = -1
 
     def with_hashes(self, wanted: set[int], patterns: Sequence[bytes]) -> Iterator[tuple[int, int]]:
         """The entries whose keys have one of these hashes, and the hash of each.
