@@ -17,7 +17,7 @@ from qbus.records.control import (
 
 from ..partition.partition import Partition
 from .fold import DelayFold
-from .held import HeldRecord, HeldRecords
+from .held import HeldRecord, HeldRecords, read_entry
 from .log_throttle import LogThrottle
 from .schedule import Held
 
@@ -60,13 +60,10 @@ def read_lying(held: HeldRecords, entries: Sequence[Held]) -> Lying:
     records: list[HeldRecord] = []
     size = 0
     for number, entry in enumerate(entries):
-        try:
-            record = held.read(entry.offset, wait=True)
-        except CorruptBatch:
-            record = None
+        record = read_entry(held, entry, wait=True)
         if record is None:
             return Lying(records, number, entry)
-        records.append(record._replace(due=entry.due))
+        records.append(record)
         size += len(record.key or b"") + len(record.value or b"") + 200
         if size >= MOST_BYTES:
             return Lying(records, number + 1, None)

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 from qbus import dead_letters
 from qbus.delay import DELAY, DELAYED_OFFSET, DELIVER_AT, NO_TTL, TTL
-from qbus.errors import CorruptBatch
 from qbus.records import HEADER_SIZE, Compression, read_header, set_log_append_time
 from qbus.records.control import (
     Announcement,
@@ -23,7 +22,7 @@ from qbus.records.control import (
 
 from ..log import LogConfig
 from .fold import DelayFold
-from .held import HeldRecord, HeldRecords
+from .held import HeldRecord, HeldRecords, read_entry
 from .schedule import Held
 
 MOST_RECORDS: Final = 5_000
@@ -54,15 +53,10 @@ def read_due(held: HeldRecords, entries: Sequence[Held], now_ms: int, *, wait: b
     most_bytes = min(MOST_BYTES, held.log.config.max_message_bytes - HEADER_SIZE)
     size = 0
     for entry in entries:
-        try:
-            record = held.read(entry.offset, wait=wait)
-        except CorruptBatch:
-            record = None
+        record = read_entry(held, entry, wait=wait)
         if record is None:
             due.unreadable.append(entry)
             continue
-        if record.due != entry.due:
-            record = record._replace(due=entry.due)
         size += size_of(record)
         if record.ttl != NO_TTL and now_ms > entry.due + record.ttl:
             due.expired.append(entry)
@@ -98,16 +92,13 @@ def read_part(held: HeldRecords, entries: Sequence[Held]) -> tuple[list[HeldReco
     records: list[HeldRecord] = []
     size = 0
     for number, entry in enumerate(entries):
-        try:
-            record = held.read(entry.offset, wait=True)
-        except CorruptBatch:
-            record = None
+        record = read_entry(held, entry, wait=True)
         if record is None:
             continue
         size += size_of(record)
         if records and size > MOST_BYTES:
             return records, number
-        records.append(record._replace(due=entry.due))
+        records.append(record)
     return records, len(entries)
 
 

@@ -17,6 +17,7 @@ from qbus.records.fields import decode_varint
 from qbus.records.record import Headers
 
 from ..log import Log
+from .schedule import Held
 
 _BATCH_BYTES: Final = 32 << 20
 _NEAR_BYTES: Final = 64 << 20
@@ -165,6 +166,20 @@ def _carried(control: ConsumerRecord) -> HeldRecord | None:
             record.headers,
         )
     return None
+
+
+def read_entry(held: "HeldRecords", entry: Held, *, wait: bool) -> HeldRecord | None:
+    """The record of an entry of the schedule, due when that says; None if it is damaged or gone.
+
+    Raises BlockingIOError, OSError, ApiError as :meth:`HeldRecords.read` does.
+    """
+    try:
+        record = held.read(entry.offset, wait=wait)
+    except CorruptBatch:
+        return None
+    if record is None or record.due == entry.due:
+        return record
+    return record._replace(due=entry.due)
 
 
 def _end_of(near: NearRecords) -> int:

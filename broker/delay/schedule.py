@@ -174,7 +174,10 @@ class Slot:
 
     def _held(self, chunk: _Chunk) -> Iterator[Held]:
         for entry, key_hash in zip(chunk.entries, chunk.hashes, strict=True):
-            yield Held(self.start + (entry >> _OFFSET_BITS), entry & _OFFSET_MASK, key_hash)
+            yield self._record(entry, key_hash)
+
+    def _record(self, entry: int, key_hash: int) -> Held:
+        return Held(self.start + (entry >> _OFFSET_BITS), entry & _OFFSET_MASK, key_hash)
 
     def entry(self, due: int, offset: int) -> int:
         """A record in the form in which the slot holds it."""
@@ -283,8 +286,7 @@ class Slot:
         """The records whose keys have one of these hashes; see :meth:`_Chunk.with_hashes`."""
         for chunk in self._chunks:
             for entry, key_hash in chunk.with_hashes(wanted, patterns):
-                due = self.start + (entry >> _OFFSET_BITS)
-                yield Held(due, entry & _OFFSET_MASK, key_hash)
+                yield self._record(entry, key_hash)
 
     def dump(self) -> tuple[int, bytes, bytes]:
         """Start, entries and hashes: what :meth:`load` takes."""
@@ -313,10 +315,7 @@ class Slot:
             for pair in zip(chunk.entries, chunk.hashes, strict=True)
             if pair[0] > least
         )
-        return [
-            Held(self.start + (entry >> _OFFSET_BITS), entry & _OFFSET_MASK, key_hash)
-            for entry, key_hash in heapq.nsmallest(most, behind)
-        ]
+        return [self._record(*pair) for pair in heapq.nsmallest(most, behind)]
 
 
 class _Level:
