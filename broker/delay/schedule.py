@@ -145,9 +145,10 @@ class Slot:
 
     An entry is the due time, in milliseconds from ``start``, before the offset in 42 bits: so
     ascending entries are in the order in which they are due, and in the log's where that is one.
+    What was restored is cut into chunks when they are needed: a start does not wait for that.
     """
 
-    __slots__ = ("_chunks", "_count", "_is_sorted", "_least", "start")
+    __slots__ = ("_chunks", "_count", "_is_sorted", "_least", "_restored", "start")
 
     def __init__(self, start: int) -> None:
         self.start = start
@@ -155,13 +156,33 @@ class Slot:
         self._count = 0
         self._is_sorted = True
         self._least = -1  # the first entry in order, if it is known
+        # Entries and hashes that are in no chunk yet
+        self._restored: tuple[array[int], array[int]] | None = None
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Held]:
-        for chunk in self._chunks:
+        for chunk in self._whole():
             yield from self._held(chunk)
+
+    def _whole(self) -> list[_Chunk]:
+        """The chunks, with all that was restored in them."""
+        while self._restored is not None:
+            self._cut_chunk()
+        return self._chunks
+
+    def _cut_chunk(self) -> None:
+        """Put the last of what was restored in a chunk."""
+        assert self._restored is not None
+        entries, hashes = self._restored
+        chunk = _Chunk()
+        for entry, key_hash in zip(entries[-_CHUNK:], hashes[-_CHUNK:], strict=True):
+            chunk.append(entry, key_hash)
+        del entries[-_CHUNK:], hashes[-_CHUNK:]
+        self._chunks.append(chunk)
+        if not len(entries):
+            self._restored = None
 
     def pieces(self) -> Iterator[list[Held]]:
         """The records, some at a time, the last ones first.
@@ -169,7 +190,7 @@ class Slot:
         The slot may change between two pieces: what is taken out is missing then, and what is put
         in is, too.
         """
-        for chunk in reversed(list(self._chunks)):
+        for chunk in reversed(list(self._whole())):
             yield list(self._held(chunk))
 
     def _held(self, chunk: _Chunk) -> Iterator[Held]:
@@ -185,17 +206,16 @@ class Slot:
 
     def offsets(self) -> list[int]:
         """Where the records lie."""
-        return [entry & _OFFSET_MASK for chunk in self._chunks for entry in chunk.entries]
+        return [entry & _OFFSET_MASK for chunk in self._whole() for entry in chunk.entries]
 
     def add(self, due: int, offset: int, key_hash: int) -> None:
         """Put a record in."""
         entry = (due - self.start) << _OFFSET_BITS | offset
         chunks = self._chunks
+        if not self._count or entry < self._least:
+            self._least = entry
         if not chunks:
             chunks.append(_Chunk())
-            self._least = entry
-        elif entry < self._least:
-            self._least = entry
         chunk = chunks[-1]
         if self._is_sorted and len(chunk.entries) and entry < chunk.entries[-1]:
             self._is_sorted = False
@@ -207,11 +227,11 @@ class Slot:
 
     def contains(self, entry: int) -> bool:
         """Whether an entry is here."""
-        return any(chunk.find(entry) >= 0 for chunk in self._chunks)
+        return any(chunk.find(entry) >= 0 for chunk in self._whole())
 
     def remove(self, entry: int) -> int | None:
         """Take an entry out; the hash of its key, or None if it is not here."""
-        for number, chunk in enumerate(self._chunks):
+        for number, chunk in enumerate(self._whole()):
             at = chunk.find(entry)
             if at >= 0:
                 key_hash = chunk.remove_at(at)
@@ -227,7 +247,7 @@ class Slot:
         """Take the entries ``wanted`` out; those that were here, with the hashes of their keys."""
         found: dict[int, int] = {}
         first, last = min(wanted), max(wanted)
-        for number, chunk in enumerate(self._chunks):
+        for number, chunk in enumerate(self._whole()):
             if len(found) == len(wanted):
                 break
             if first <= chunk.top and last >= chunk.bottom:
@@ -241,6 +261,8 @@ class Slot:
 
     def take_first(self) -> list[Held]:
         """Take out a chunk."""
+        if not self._chunks:
+            self._cut_chunk()
         chunk = self._chunks.pop(0)
         self._count -= len(chunk.entries)
         if chunk.bottom <= self._least:
@@ -249,7 +271,7 @@ class Slot:
 
     def due_at(self, offset: int) -> int | None:
         """When the record is due that lies at ``offset``, if it is here."""
-        for chunk in self._chunks:
+        for chunk in self._whole():
             if chunk.low <= offset <= chunk.high:
                 for entry in chunk.entries:
                     if entry & _OFFSET_MASK == offset:
@@ -260,7 +282,7 @@ class Slot:
         """Bring the entries into the order in which they are due."""
         if not self._is_sorted:
             pairs: list[tuple[int, int]] = []
-            for chunk in self._chunks:
+            for chunk in self._whole():
                 pairs += zip(chunk.entries, chunk.hashes, strict=True)
             pairs.sort()
             self._fill(pairs)
@@ -279,39 +301,48 @@ class Slot:
     def first_due(self) -> int:
         """When the first of its records is due; there is at least one."""
         if self._least < 0:
-            self._least = min(chunk.first() for chunk in self._chunks)
+            firsts = [chunk.first() for chunk in self._chunks]
+            if self._restored is not None:
+                firsts.append(min(self._restored[0]))
+            self._least = min(firsts)
         return self.start + (self._least >> _OFFSET_BITS)
 
     def with_hashes(self, wanted: set[int], patterns: Sequence[bytes]) -> Iterator[Held]:
         """The records whose keys have one of these hashes; see :meth:`_Chunk.with_hashes`."""
-        for chunk in self._chunks:
+        for chunk in self._whole():
             for entry, key_hash in chunk.with_hashes(wanted, patterns):
                 yield self._record(entry, key_hash)
 
     def dump(self) -> tuple[int, bytes, bytes]:
         """Start, entries and hashes: what :meth:`load` takes."""
-        entries = b"".join([chunk.entries.tobytes() for chunk in self._chunks])
-        hashes = b"".join([chunk.hashes.tobytes() for chunk in self._chunks])
-        return self.start, entries, hashes
+        entries = [chunk.entries.tobytes() for chunk in self._chunks]
+        hashes = [chunk.hashes.tobytes() for chunk in self._chunks]
+        if self._restored is not None:
+            entries.append(self._restored[0].tobytes())
+            hashes.append(self._restored[1].tobytes())
+        return self.start, b"".join(entries), b"".join(hashes)
 
     def restore(self, entries: bytes, hashes: bytes) -> None:
         """Hold what :meth:`dump` gave. Raises ValueError when the parts do not fit each other."""
         if len(entries) != 2 * len(hashes) or len(entries) % 8:
             raise ValueError("a slot's entries do not fit its hashes")
-        self._fill(zip(array("Q", entries), array("I", hashes), strict=True))
+        self._chunks, self._count, self._least = [], len(hashes) // 4, -1
+        self._restored = (array("Q", entries), array("I", hashes)) if self._count else None
         self._is_sorted = False
 
     def last_due(self) -> int:
         """When the last of its records is due; there is at least one."""
-        last = max(max(chunk.entries) for chunk in self._chunks)
-        return self.start + (last >> _OFFSET_BITS)
+        lasts = [max(chunk.entries) for chunk in self._chunks]
+        if self._restored is not None:
+            lasts.append(max(self._restored[0]))
+        return self.start + (max(lasts) >> _OFFSET_BITS)
 
     def after(self, due: int, offset: int, most: int) -> list[Held]:
         """At most ``most`` records in order, behind that one."""
         least = self.entry(due, offset) if due >= self.start else -1
         behind = (
             pair
-            for chunk in self._chunks
+            for chunk in self._whole()
             for pair in zip(chunk.entries, chunk.hashes, strict=True)
             if pair[0] > least
         )

@@ -133,6 +133,40 @@ def test_a_dumped_slot_of_an_hour_is_not_taken_for_one_of_a_minute() -> None:
     assert [held.offset for held in copy.due(hour + HOUR, 9)] == [1, 3, 2]
 
 
+def restored(schedule: Schedule) -> Schedule:
+    """The same records, as after a restart."""
+    copy = Schedule()
+    for slot in schedule.dump():
+        copy.load(*slot)
+    return copy
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_was_restored_is_spread_and_changed_like_anything_else(seed: int) -> None:
+    rng = random.Random(seed)
+    schedule = Schedule()
+    hour = NOW // HOUR * HOUR + 10 * HOUR
+    due = {offset: hour + rng.randrange(HOUR) for offset in range(5_000)}
+    for offset, one in due.items():
+        schedule.add(one, offset, offset)
+    schedule = restored(schedule)
+    assert schedule.next_due() == min(due.values())
+    later = {5_000 + number: hour - 5 + rng.randrange(HOUR) for number in range(1_500)}
+    for offset, one in later.items():
+        schedule.add(one, offset, offset)
+    due |= later
+    assert schedule.next_due() == min(due.values())
+    schedule.advance(hour - HOUR, 1_000)  # some of it
+    schedule = restored(schedule)
+    gone = rng.sample(sorted(due), 100)
+    for offset in gone:
+        assert schedule.remove(due[offset], offset) == offset
+        del due[offset]
+    assert schedule.count == len(due)
+    expected = [Held(one, offset, offset) for offset, one in due.items()]
+    assert schedule.due(hour + HOUR, 10_000) == sorted(expected)
+
+
 def test_how_many_lie_ahead() -> None:
     schedule = Schedule()
     for minutes in (1, 2, 90, 60 * 24 * 3):
