@@ -1,7 +1,6 @@
 """Reading records that are held back."""
 
 import threading
-from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -13,7 +12,7 @@ from qbus.errors import ApiError, CorruptBatch
 from qbus.records import BatchHeader, Buffer, ConsumerRecord, iter_records, read_header
 from qbus.records.control import ControlType, control_type, decode_carried
 from qbus.records.decode import records_of
-from qbus.records.fields import decode_varint
+from qbus.records.plain import record_positions
 from qbus.records.record import Headers
 
 from ..log import Log
@@ -24,7 +23,6 @@ _NEAR_BYTES: Final = 64 << 20
 _FEW_BATCHES: Final = 16  # that are read without a pause
 _FEW_WHOLE: Final = 4  # batches that are kept whole
 _LOADED_BYTES: Final = 8 << 20
-_ONE_BYTE: Final = 0x80  # from which on a length takes more
 _NEAR_RECORD: Final = 200  # bytes that one takes besides its own
 
 
@@ -80,7 +78,7 @@ class _Batch:
         self.last_offset = header.last_offset if header.is_hidden else header.base_offset - 1
         payload = records_of(batch, header)
         self._payload = b"" if payload is None else bytes(payload)
-        self._positions = _positions(self._payload, header.records_count)
+        self._positions = record_positions(self._payload, header.records_count)
         self.size = len(self._payload) + len(self._positions) * self._positions.itemsize
 
     def bytes_at(self, offset: int) -> bytes:
@@ -111,24 +109,6 @@ class NearRecords:
         payload = batch.bytes_at(offset)
         self.records[offset] = (batch.head, payload)
         self.size += len(payload) + _NEAR_RECORD
-
-
-def _positions(payload: bytes, count: int) -> "array[int]":
-    """Where each record begins, and where the last one ends. Raises CorruptBatch."""
-    positions = array("I", (0,))
-    position = 0
-    try:
-        for _ in range(count):
-            first = payload[position]
-            if first < _ONE_BYTE:
-                position += (first >> 1) + 1
-            else:
-                length, position = decode_varint(payload, position)
-                position += length
-            positions.append(position)
-    except (IndexError, OverflowError):
-        raise CorruptBatch("records are cut") from None
-    return positions
 
 
 def _delayed(record: ConsumerRecord, taken_ms: int) -> HeldRecord | None:
@@ -233,6 +213,7 @@ class HeldRecords:
         self._bases: list[int] = []  # the keys, ascending
         self._rewrites = log.rewrites
         self._near: list[NearRecords] = []
+        self._arriving: NearRecords | None = None  # what comes while others are gathered
 
     def read(self, offset: int, *, wait: bool) -> HeldRecord | None:
         """The record that lies at ``offset``, if it is one that is, or was, held back.
@@ -255,7 +236,8 @@ class HeldRecords:
 
     def _near_at(self, offset: int) -> tuple[_Head, bytes] | None:
         if self._rewrites == self.log.rewrites:
-            for near in self._near:
+            arriving = self._arriving
+            for near in self._near if arriving is None else [*self._near, arriving]:
                 found = near.records.get(offset)
                 if found is not None:
                     return found
@@ -299,6 +281,23 @@ class HeldRecords:
         """Whether there is room for one."""
         cache = self._cache
         return cache.near_bytes + 2 * _NEAR_RECORD * self.window <= cache.most_near_bytes
+
+    def begin_window(self, end_ms: int) -> NearRecords:
+        """The records that are due before ``end_ms``, which :meth:`gather` is to read from now on.
+
+        Those that come meanwhile are in none of its batches: they are kept from the start.
+        """
+        self._arriving = NearRecords(end_ms)
+        return NearRecords(end_ms)
+
+    def end_window(self, near: NearRecords | None) -> None:
+        """Keep what :meth:`begin_window` gave, and what came since; None: neither."""
+        arrived, self._arriving = self._arriving, None
+        if near is not None:
+            if arrived is not None:
+                near.records.update(arrived.records)
+                near.size += arrived.size
+            self._keep(near)
 
     def gather(self, offsets: list[int], at: int, near: NearRecords) -> int:
         """Read some of the records at ``offsets``, ascending, from number ``at`` on; for a thread.
@@ -355,8 +354,10 @@ class HeldRecords:
 
     def keep(self, near: NearRecords) -> None:
         """Keep records that were read until the time for them has passed."""
-        if not near.records:
-            return
+        if near.records:
+            self._keep(near)
+
+    def _keep(self, near: NearRecords) -> None:
         with self._cache.lock:
             self._cache.near_owners += not self._near
             self._near.append(near)
@@ -387,17 +388,20 @@ class HeldRecords:
 
         ``dues``: the due time of each of them first.
         """
-        if not self._near or self._cache.near_bytes >= self._cache.most_near_bytes:
+        arriving = self._arriving
+        near = arriving or (self._near[-1] if self._near else None)
+        taken = self._cache.near_bytes + (0 if arriving is None else arriving.size)
+        if near is None or taken >= self._cache.most_near_bytes:
             return
-        near = self._near[-1]
         numbers = [number for number, due in enumerate(dues) if due[0] < near.end_ms]
         if numbers:
             came = _Batch(batch)
             before = near.size
             for number in numbers:
                 near.add(came, came.base_offset + number)
-            with self._cache.lock:
-                self._cache.near_bytes += near.size - before
+            if near is not arriving:
+                with self._cache.lock:
+                    self._cache.near_bytes += near.size - before
 
     def evict_before(self, next_due: int | None) -> None:
         """Evict what was kept for times before ``next_due``; None: all."""
@@ -421,7 +425,7 @@ class HeldRecords:
     def _clear(self) -> None:
         self._cache.near_bytes -= sum(near.size for near in self._near)
         self._cache.near_owners -= len(self._near) > 0
-        self._near = []
+        self._near, self._arriving = [], None
         self._cache.remove(self, self._bases)
         self._batches.clear()
         self._bases.clear()

@@ -9,14 +9,14 @@ from qbus.clock import Clock
 from qbus.service.backoff import Backoff
 
 from ..partition.partition import Partition
-from .held import HeldRecords, NearRecords
+from .held import HeldRecords
 from .log_throttle import LogThrottle
 from .schedule import NEAR_MS, Schedule
 
 _log = logging.getLogger(__name__)
 
 _HORIZON_MS: Final = 10_000  # how far ahead records are read at most
-_LEAST_AHEAD_MS: Final = 2_000  # and at least
+_LEAST_AHEAD_MS: Final = 2_000  # and at least; other partitions may have the turn before
 _BEHIND_MS: Final = 2_000  # from which on what is due now comes first
 _PAUSE_S: Final = 0.001
 _FIRST_RETRY_S: Final = 1.0
@@ -43,6 +43,7 @@ class ReadAhead:
         self._task: asyncio.Task[None] | None = None
         self._has_turn = False
         self._read_up_to = 0  # the small slot of the schedule before which records were read
+        self._ahead_ms = _LEAST_AHEAD_MS  # how long before that time the next are read
         self._is_stopped = False
         self._backoff = Backoff(_FIRST_RETRY_S, _LONGEST_RETRY_S)
         self._retry_at = float("-inf")
@@ -60,7 +61,7 @@ class ReadAhead:
         """
         if (
             now_ms - _BEHIND_MS < next_due < now_ms + _HORIZON_MS
-            and self._read_up_to * NEAR_MS < now_ms + _LEAST_AHEAD_MS
+            and self._read_up_to * NEAR_MS < now_ms + self._ahead_ms
             and self._task is None
             and not self._is_stopped
             and self._clock.monotonic() >= self._retry_at
@@ -108,12 +109,15 @@ class ReadAhead:
             if len(offsets) >= held.window:
                 end = key + 1
                 break
-        near = NearRecords(end * NEAR_MS)
+        near, is_read = held.begin_window(end * NEAR_MS), False
         offsets.sort()
         at = 0
-        while at < len(offsets) and not self._is_stopped:
-            at = await asyncio.to_thread(held.gather, offsets, at, near)
-            await asyncio.sleep(_PAUSE_S)  # so that what is due meanwhile is not late
-        if not self._is_stopped and held is self._held():
-            held.keep(near)
+        try:
+            while at < len(offsets) and not self._is_stopped:
+                at = await asyncio.to_thread(held.gather, offsets, at, near)
+                await asyncio.sleep(_PAUSE_S)  # so that what is due meanwhile is not late
+            is_read = not self._is_stopped and held is self._held()
+        finally:
+            held.end_window(near if is_read else None)
         self._read_up_to = end
+        self._ahead_ms = max(_LEAST_AHEAD_MS, (near.end_ms - now_ms) // 2)

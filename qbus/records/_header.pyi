@@ -1,6 +1,9 @@
+from array import array
+
 from .header import BatchHeader, Buffer
 
 REVISION: int
 
 def plain_header(batch: Buffer) -> BatchHeader | None: ...
 def may_have_headers(payload: Buffer, count: int) -> bool: ...
+def record_positions(payload: Buffer, count: int) -> array[int]: ...

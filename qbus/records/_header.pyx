@@ -7,9 +7,13 @@ from cpython.ref cimport Py_INCREF, PyTypeObject
 from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from array import array
+
+from qbus.errors import CorruptBatch
+
 from .header import BatchHeader, _crc32c
 
-REVISION = 2  # see plain.py
+REVISION = 3  # see plain.py
 
 cdef extern from *:
     """
@@ -131,6 +135,34 @@ cdef bint are_bare(const uint8_t* data, Py_ssize_t size, int32_t count) noexcept
         if not varint(data, end, &pos, &number) or number != 0 or pos != end:
             return False
     return pos == size
+
+
+def record_positions(payload, int32_t count):
+    cdef Py_buffer view
+    cdef uint32_t[::1] positions
+    cdef Py_ssize_t pos = 0
+    cdef int64_t length
+    cdef int32_t number
+    if count < 0:
+        raise CorruptBatch(f"there are no {count} records")
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        if count > view.len or view.len > 0x7FFFFFFF:
+            raise CorruptBatch("records are cut")
+        made = array("I", bytes(4 * (<Py_ssize_t>count + 1)))
+        positions = made
+        for number in range(count):
+            if (
+                not varint(<const uint8_t*>view.buf, view.len, &pos, &length)
+                or length < 1
+                or length > view.len - pos
+            ):
+                raise CorruptBatch("records are cut")
+            pos += length
+            positions[number + 1] = <uint32_t>pos
+        return made
+    finally:
+        PyBuffer_Release(&view)
 
 
 cdef inline bint varint(

@@ -4,6 +4,7 @@ Compiled where there is a compiler (``_header.pyx``); the twin here is what runs
 """
 
 import os
+from array import array
 from collections.abc import Callable
 from typing import Final
 
@@ -18,7 +19,7 @@ from qbus.records.header import (
     read_header,
 )
 
-REVISION: Final = 2
+REVISION: Final = 3
 """What the compiled form offers; another number means that it was built from other sources."""
 
 
@@ -61,16 +62,37 @@ def portable_may_have_headers(payload: Buffer, count: int) -> bool:
     return end != len(data)
 
 
+def portable_record_positions(payload: Buffer, count: int) -> "array[int]":
+    """Compute the same as :func:`record_positions`, on any machine."""
+    data, positions, position = bytes(payload), array("I", (0,)), 0
+    if count < 0:
+        raise CorruptBatch(f"there are no {count} records")
+    try:
+        for _ in range(count):
+            length, position = decode_varint(data, position)
+            if not 1 <= length <= len(data) - position:
+                raise CorruptBatch("records are cut")
+            position += length
+            positions.append(position)
+    except IndexError:
+        raise CorruptBatch("records are cut") from None
+    return positions
+
+
 def _cannot_tell(payload: Buffer, count: int) -> bool:  # noqa: ARG001
     """What is quicker than to go over the records in Python."""
     return True
 
 
-_Forms = tuple[Callable[[Buffer], BatchHeader | None], Callable[[Buffer, int], bool]]
+_Forms = tuple[
+    Callable[[Buffer], BatchHeader | None],
+    Callable[[Buffer, int], bool],
+    Callable[[Buffer, int], "array[int]"],
+]
 
 
 def _fastest() -> _Forms:
-    portable = portable_plain_header, _cannot_tell
+    portable = portable_plain_header, _cannot_tell, portable_record_positions
     if os.environ.get("QBUS_CODEC") == "python":
         return portable
     try:
@@ -79,10 +101,10 @@ def _fastest() -> _Forms:
         return portable
     if _header.REVISION != REVISION:
         return portable
-    return _header.plain_header, _header.may_have_headers
+    return _header.plain_header, _header.may_have_headers, _header.record_positions
 
 
-_plain_header, _may_have_headers = _fastest()
+_plain_header, _may_have_headers, _record_positions = _fastest()
 
 
 def plain_header(batch: Buffer) -> BatchHeader | None:
@@ -101,3 +123,11 @@ def may_have_headers(payload: Buffer, count: int) -> bool:
     False is sure: they are whole, fill ``payload``, and have none.
     """
     return _may_have_headers(payload, count)
+
+
+def record_positions(payload: Buffer, count: int) -> "array[int]":
+    """Where each of ``count`` decompressed records begins, and where the last one ends.
+
+    Raises CorruptBatch unless that many whole records are there.
+    """
+    return _record_positions(payload, count)

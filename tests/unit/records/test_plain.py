@@ -1,5 +1,7 @@
 """Plain batches: which they are, and that both twins agree for any bytes."""
 
+import itertools
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -7,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbus.errors import CorruptBatch
 from qbus.records import BatchHeader, Buffer, Compression, build_batch, plain, read_header
 from qbus.records.encode import encode_records
 from qbus.records.header import HEADER_SIZE, write_header
-from qbus.records.plain import portable_may_have_headers, portable_plain_header
+from qbus.records.plain import (
+    portable_may_have_headers,
+    portable_plain_header,
+    portable_record_positions,
+)
 from tests.support.logs import batch
 
 Twin = Callable[[bytes], BatchHeader | None]
@@ -187,3 +194,44 @@ def test_the_twins_agree_on_any_bytes(payload: bytes, count: int) -> None:
 )
 def test_what_is_no_record_may_have_headers(may_have_headers: Look, payload: bytes) -> None:
     assert may_have_headers(payload, 1)
+
+
+# Where records begin
+
+Positions = Callable[[Buffer, int], "array[int]"]
+
+
+def positions_of() -> list[Positions]:
+    try:
+        from qbus.records import _header
+    except ImportError:
+        return [portable_record_positions]
+    return [portable_record_positions, _header.record_positions]
+
+
+@given(records=RECORDS)
+def test_records_are_found_where_they_begin(
+    records: list[tuple[bytes | None, bytes | None, Any, int]],
+) -> None:
+    payload = payload_of(records)
+    for find in positions_of():
+        positions = find(payload, len(records))
+        assert (positions[0], positions[-1], len(positions)) == (0, len(payload), len(records) + 1)
+        for begin, end in itertools.pairwise(positions):
+            assert find(payload[begin:end], 1).tolist() == [0, end - begin]
+        for damaged in (payload[:-1], payload[:-2], b""):
+            with pytest.raises(CorruptBatch):
+                find(damaged, len(records))
+        with pytest.raises(CorruptBatch):
+            find(payload, len(records) + 1)
+
+
+@given(payload=st.binary(max_size=100), count=st.integers(-1, 5) | st.just(2**31 - 1))
+def test_the_twins_agree_where_any_bytes_begin(payload: bytes, count: int) -> None:
+    found: list[list[int] | None] = []
+    for find in positions_of():
+        try:
+            found.append(find(payload, count).tolist())
+        except CorruptBatch:
+            found.append(None)
+    assert all(one == found[0] for one in found)

@@ -80,6 +80,24 @@ async def test_what_comes_while_others_are_kept_is_kept_too(
     assert reads.count == 0
 
 
+async def test_what_comes_while_others_are_being_read_is_kept_too(
+    line: Line, clock: WallClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(line, batches=40, each=50, ahead_ms=at_random(9_000))
+    line.delayed.look()
+    await asyncio.sleep(0)  # which records are read is decided, and a thread reads them
+    fill(line, batches=10, each=50, ahead_ms=at_random(9_000))
+    await eventually(lambda: not line.delayed.read_ahead.is_under_way)
+    reads = Reads(line, monkeypatch)
+    clock.advance(9_000)
+    while line.fold.pending:
+        line.delayed.deliver()
+    assert reads.count == 0
+    assert len(list(line.visible())) == 2_500
+    line.delayed.look()
+    assert (line.cache.near_bytes, line.cache.near_owners) == (0, 0)
+
+
 async def test_what_is_far_is_not_read(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(line, batches=5, each=5, ahead_ms=iter(range(3_600_000, 7_200_000, 1_000)))
     reads = Reads(line, monkeypatch)
