@@ -29,6 +29,7 @@ from perf import (
     sdk,
     sdk_forms,
     spark,
+    spark_start,
     throughput,
     topics,
     workers,
@@ -73,6 +74,7 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "cluster-topics": cluster_topics.run,
     "topics": topics.run,
     "spark": spark.run,
+    "spark-start": spark_start.run,
     "mirror": mirror.run,
 }
 #: What is part of another claim, to be measured by itself.
