@@ -1,6 +1,7 @@
 """Compile what can be compiled where there is a compiler, and do without it where there is none."""
 
 import os
+import re
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -103,6 +104,43 @@ class _InParallel(build_ext):
         super().build_extensions()
 
 
+_STORED_LATE = re.compile(
+    r"(?P<check> +if \([^\n;]+?->\w+ != NULL\) \{\n)?"
+    r" +CPy_DECREF\((?P<attribute>[^\n;]+?->\w+)\);\n"
+    r"(?(check) +\}\n)"
+    r" +(?P=attribute) = (?P<value>[^\n;]+);\n"
+)
+
+
+def _store_first(code: str) -> str:
+    """Have an attribute replaced before the object that it held is released.
+
+    mypyc releases it first. Where that ends the object, and so closes a file, other threads run
+    meanwhile, and would find the dead object in the attribute.
+    """
+    stored = (
+        r"    {PyObject *replaced = (PyObject *)\g<attribute>;"
+        "\n"
+        r"    \g<attribute> = \g<value>;"
+        "\n"
+        r"    CPy_XDECREF(replaced);}"
+        "\n"
+    )
+    return _STORED_LATE.sub(stored, code)
+
+
+def _make_safe(directory: Path) -> None:
+    """Change the C files below ``directory`` so. Raises RuntimeError if mypyc writes others now."""
+    changed = 0
+    for source in directory.rglob("*.c"):
+        code = source.read_text()
+        safe = _store_first(code)
+        changed += safe != code
+        source.write_text(safe)
+    if not changed:
+        raise RuntimeError("mypyc stores attributes in another way than is known to be safe")
+
+
 def _mypyc(table) -> list[Path]:
     """Compile the modules of ``table``; the libraries, named by their modules."""
     from mypyc.build import mypycify  # noqa: PLC0415 - it may not be there
@@ -117,6 +155,7 @@ def _mypyc(table) -> list[Path]:
         group_name=table.LIBRARY,
         target_dir=str(directory / "c"),
     )
+    _make_safe(directory / "c")
     command = _InParallel(Distribution({"ext_modules": extensions}))
     command.build_lib, command.build_temp = str(directory / "lib"), str(directory / "temp")
     command.ensure_finalized()

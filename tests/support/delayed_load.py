@@ -130,7 +130,7 @@ class Reader:
 def finish(load: DelayedLoad, reader: Reader) -> None:
     """Wait until all has come, and fail unless each did once, none early, in order, lag 0."""
     load.finish()
-    assert not load.failures
+    assert load.failures == []
     deadline = time.monotonic() + 60
     while len(reader.came) < len(load.acknowledged) and time.monotonic() < deadline:
         time.sleep(0.1)
