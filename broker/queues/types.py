@@ -10,8 +10,8 @@ from qbus.records.record import Headers
 class AckType(IntEnum):
     """What becomes of a record that was given out: Kafka's numbers (KIP-932, KIP-1222).
 
-    GAP: there is no record. ACCEPT: it is done. RELEASE: somebody else is to have it. REJECT: nobody
-    is. RENEW: it takes longer, and the lock begins anew.
+    GAP: there is no record. ACCEPT: it is done. RELEASE: somebody else is to have it. REJECT:
+    nobody is. RENEW: it takes longer, and the lock begins anew.
     """
 
     GAP = 0
@@ -120,9 +120,9 @@ class QueueCounts(NamedTuple):
 class QueueDescription(NamedTuple):
     """A group's state in one partition.
 
-    All before ``start_offset`` is done. ``length`` records wait to be given out (those that wait for
-    a time are ``delayed``, and are not among them), ``in_flight`` are given out, and the oldest that
-    is not done has been in the log for ``oldest_ms``; -1: there is none, or that is not known.
+    All before ``start_offset`` is done. ``length`` records wait to be given out (those that wait
+    for a time are ``delayed``, and are not among them), ``in_flight`` are given out, and the oldest
+    that is not done has been in the log for ``oldest_ms``; -1: there is none.
     """
 
     start_offset: int

@@ -31,7 +31,29 @@ type  name        value
 1004  EXPIRED     entries as above: they were due too long ago, and are given up
 1005  BOUND       an offset (8): no record that lies before it is delayed any more. Where a source
                   removed batches before its mirror had them, the copy has one in their place
+1010  SHARED      what a share group did with records before this one: the length of its name (2),
+                  the name in UTF-8, then changes
+1011  RESULT      what came of a record that a share group has done: the length of the group's name
+                  (2), the name in UTF-8, the record's offset (8), the result
 ===== =========== =================================================================================
+
+A change is its kind (1 byte), the number of its further bytes (1), the first and the last offset of
+the records that it is about (8 each), then the further bytes. Unknown kinds are passed over.
+
+==== ============ =================================================================================
+kind name         meaning
+==== ============ =================================================================================
+1    ACKNOWLEDGED they are done
+2    ARCHIVED     they are done with, but not as they should be: nobody gets them any more
+3    RETURNED     they are to be given out again. Further bytes: how often they were given out (2),
+                  how many of these deliveries were refused (2), how many ended as their time was up
+                  (2), flags (1; 1: nobody is to get them, for they were rejected), and the time
+                  before which they are not given out, in milliseconds since the Unix epoch (8)
+4    STARTED      the group begins at ``first``; what was known of it counts for nothing
+5    FORGOTTEN    the group is not known any more
+==== ============ =================================================================================
+
+Offsets without a record, of hidden batches for instance, are done together with their neighbours.
 
 Types 0 and 1 are Kafka's own: a transaction's abort and commit.
 """
@@ -59,6 +81,11 @@ _VERSION: Final = 0
 _NONE: Final = -1
 _CARRIED: Final = struct.Struct(">qqqqq")
 _DELIVERED: Final = struct.Struct(">II")
+_LENGTH: Final = struct.Struct(">H")
+_CHANGE: Final = struct.Struct(">BBqq")
+_HISTORY: Final = struct.Struct(">HHHBq")
+_REJECTED: Final = 1
+_MOST: Final = 0xFFFF  # that is counted
 
 
 class ControlType(IntEnum):
@@ -70,6 +97,60 @@ class ControlType(IntEnum):
     RESCHEDULED = 1003
     EXPIRED = 1004
     BOUND = 1005
+    SHARED = 1010
+    RESULT = 1011
+
+
+class ChangeKind(IntEnum):
+    """What a change of a SHARED record says."""
+
+    ACKNOWLEDGED = 1
+    ARCHIVED = 2
+    RETURNED = 3
+    STARTED = 4
+    FORGOTTEN = 5
+
+
+class History(NamedTuple):
+    """What a returned record went through so far; all counts are totals.
+
+    It was given out ``deliveries`` times, of which ``nacks`` were refused and ``timeouts`` ended as
+    their time was up. It is not given out before ``not_before``, in milliseconds since the Unix
+    epoch; if it is ``rejected``, never.
+    """
+
+    deliveries: int = 0
+    nacks: int = 0
+    timeouts: int = 0
+    not_before: int = 0
+    rejected: bool = False
+
+
+class Change(NamedTuple):
+    """What a share group did with the records from ``first`` to ``last``, both included.
+
+    ``history``: of records that were RETURNED.
+    """
+
+    kind: ChangeKind
+    first: int
+    last: int
+    history: History = History()
+
+
+class Shared(NamedTuple):
+    """The changes that a share group made at a time, in their order."""
+
+    group: str
+    changes: list[Change]
+
+
+class SharedResult(NamedTuple):
+    """What came of the record at ``offset``, which ``group`` has done."""
+
+    group: str
+    offset: int
+    body: bytes
 
 
 class Entries(NamedTuple):
@@ -178,6 +259,100 @@ def decode_int64(value: bytes) -> int:
     return number
 
 
+def encode_shared(shared: Shared) -> bytes:
+    """The value of a SHARED record. Counts of more than 65535 are written as 65535."""
+    parts = [_encode_name(shared.group)]
+    for kind, first, last, history in shared.changes:
+        if kind is ChangeKind.RETURNED:
+            parts.append(_CHANGE.pack(kind, _HISTORY.size, first, last))
+            parts.append(encode_history(history))
+        else:
+            parts.append(_CHANGE.pack(kind, 0, first, last))
+    return b"".join(parts)
+
+
+def decode_shared(value: bytes) -> Shared:
+    """The meaning of a SHARED record's value, without changes of unknown kinds.
+
+    Raises CorruptBatch.
+    """
+    group, position = _decode_name(value)
+    changes = []
+    end = len(value)
+    while position < end:
+        if end - position < _CHANGE.size:
+            raise CorruptBatch("a change is cut")
+        number, size, first, last = _CHANGE.unpack_from(value, position)
+        position += _CHANGE.size
+        if end - position < size:
+            raise CorruptBatch("a change is cut")
+        kind = _KNOWN_KINDS.get(number)
+        if kind is not None:
+            if first > last or first < 0:
+                raise CorruptBatch(f"a change of the records from {first} to {last}")
+            history = _NO_HISTORY
+            if kind is ChangeKind.RETURNED:
+                history = decode_history(value[position : position + size])
+            changes.append(Change(kind, first, last, history))
+        position += size
+    return Shared(group, changes)
+
+
+def encode_history(history: History) -> bytes:
+    """A history, in the 15 bytes that a change has of it."""
+    deliveries, nacks, timeouts, not_before, rejected = history
+    return _HISTORY.pack(
+        min(deliveries, _MOST),
+        min(nacks, _MOST),
+        min(timeouts, _MOST),
+        _REJECTED if rejected else 0,
+        not_before,
+    )
+
+
+def decode_history(data: bytes) -> History:
+    """The history that ``data`` begins with. Raises CorruptBatch."""
+    if len(data) < _HISTORY.size:
+        raise CorruptBatch(f"{len(data)} bytes are no history")
+    deliveries, nacks, timeouts, flags, not_before = _HISTORY.unpack_from(data)
+    return History(deliveries, nacks, timeouts, not_before, bool(flags & _REJECTED))
+
+
+HISTORY_SIZE: Final = _HISTORY.size
+"""The bytes that :func:`encode_history` returns."""
+
+
+def encode_result(result: SharedResult) -> bytes:
+    """The value of a RESULT record."""
+    return _encode_name(result.group) + _INT64.pack(result.offset) + result.body
+
+
+def decode_result(value: bytes) -> SharedResult:
+    """The meaning of a RESULT record's value. Raises CorruptBatch."""
+    group, position = _decode_name(value)
+    offset = decode_int64(value[position:])
+    return SharedResult(group, offset, value[position + _INT64.size :])
+
+
+def _encode_name(name: str) -> bytes:
+    encoded = name.encode()
+    return _LENGTH.pack(len(encoded)) + encoded
+
+
+def _decode_name(value: bytes) -> tuple[str, int]:
+    """A name that a value begins with, and where it ends."""
+    if len(value) < _LENGTH.size:
+        raise CorruptBatch(f"{len(value)} bytes have no name")
+    length: int = _LENGTH.unpack_from(value)[0]
+    end = _LENGTH.size + length
+    if len(value) < end:
+        raise CorruptBatch("a name is cut")
+    try:
+        return value[_LENGTH.size : end].decode(), end
+    except UnicodeDecodeError:
+        raise CorruptBatch("a name is not UTF-8") from None
+
+
 def control_batch(
     records: Sequence[tuple[ControlType, bytes]],
     timestamp: int,
@@ -223,6 +398,8 @@ def control_type(key: bytes | None) -> ControlType | None:
 
 
 _KNOWN: Final = frozenset(type_.value for type_ in ControlType)
+_KNOWN_KINDS: Final = {kind.value: kind for kind in ChangeKind}
+_NO_HISTORY: Final = History()
 
 
 def empty_batch(base_offset: int, end_offset: int, leader_epoch: int) -> bytes:

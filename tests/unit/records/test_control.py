@@ -10,21 +10,30 @@ from qbus.records import CorruptBatch, build_batch, check_crc, iter_records, rea
 from qbus.records.control import (
     Announcement,
     Carried,
+    Change,
+    ChangeKind,
     ControlRecord,
     ControlType,
     Entries,
+    History,
+    Shared,
+    SharedResult,
     control_batch,
     decode_announcement,
     decode_carried,
     decode_entries,
     decode_int64,
     decode_rescheduled,
+    decode_result,
+    decode_shared,
     empty_batch,
     encode_announcement,
     encode_carried,
     encode_entries,
     encode_int64,
     encode_rescheduled,
+    encode_result,
+    encode_shared,
     iter_control,
 )
 from qbus.records.header import hide_delayed
@@ -33,6 +42,19 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 ENTRIES = st.lists(st.tuples(INT64, INT64), max_size=50).map(
     lambda pairs: Entries(tuple(due for due, _ in pairs), tuple(at for _, at in pairs))
 )
+
+COUNT = st.integers(0, 0xFFFF)
+HISTORIES = st.builds(History, COUNT, COUNT, COUNT, INT64, st.booleans())
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> Change:
+    """A change of any kind; only what was returned has a history."""
+    kind = draw(st.sampled_from(ChangeKind))
+    first = draw(st.integers(0, 2**62))
+    last = first + draw(st.integers(0, 2**61))
+    history = draw(HISTORIES) if kind is ChangeKind.RETURNED else History()
+    return Change(kind, first, last, history)
 
 
 @given(ENTRIES, INT64)
@@ -46,6 +68,36 @@ def test_every_value_is_read_as_it_was_written(entries: Entries, number: int) ->
     assert decode_int64(encode_int64(number)) == number
 
 
+@given(st.text(max_size=30), st.lists(changes(), max_size=10), st.binary(max_size=30))
+def test_what_share_groups_did_is_read_as_it_was_written(
+    group: str, made: list[Change], body: bytes
+) -> None:
+    assert decode_shared(encode_shared(Shared(group, made))) == Shared(group, made)
+    result = SharedResult(group, 7, body)
+    assert decode_result(encode_result(result)) == result
+
+
+def test_changes_of_unknown_kinds_are_passed_over() -> None:
+    value = encode_shared(Shared("g", [Change(ChangeKind.ARCHIVED, 1, 2)]))
+    unknown = bytes((99, 3)) + bytes(16) + b"abc"
+    known = Change(ChangeKind.ACKNOWLEDGED, 3, 3)
+    value += unknown + encode_shared(Shared("", [known]))[2:]
+    assert decode_shared(value).changes == [Change(ChangeKind.ARCHIVED, 1, 2), known]
+
+
+def test_counts_that_are_too_great_are_written_as_the_greatest() -> None:
+    change = Change(ChangeKind.RETURNED, 0, 0, History(70_000, 65_536, 65_535))
+    read = decode_shared(encode_shared(Shared("g", [change]))).changes[0].history
+    assert read == History(65_535, 65_535, 65_535)
+
+
+@pytest.mark.parametrize(("first", "last"), [(5, 4), (-1, 4)])
+def test_a_change_of_no_records_is_corrupt(first: int, last: int) -> None:
+    value = encode_shared(Shared("g", [Change(ChangeKind.ARCHIVED, first, last)]))
+    with pytest.raises(CorruptBatch):
+        decode_shared(value)
+
+
 @given(st.binary(max_size=60))
 def test_values_that_are_cut_are_corrupt_and_nothing_worse(value: bytes) -> None:
     for decode in (
@@ -54,6 +106,8 @@ def test_values_that_are_cut_are_corrupt_and_nothing_worse(value: bytes) -> None
         decode_rescheduled,
         decode_carried,
         decode_int64,
+        decode_shared,
+        decode_result,
     ):
         with suppress(CorruptBatch):
             decode(value)
