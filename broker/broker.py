@@ -17,6 +17,7 @@ from .metadata.cache import MetadataCache
 from .metrics import Metrics
 from .partition.replica_manager import ReplicaManager
 from .producer_ids import ProducerIds
+from .queues import QueueService
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -39,6 +40,7 @@ class Broker:
     logs: LogManager
     replicas: ReplicaManager[ReplicaSessions]
     delays: DelayService
+    queues: QueueService
     cluster_id: str
     registration: BrokerNode
     is_over: asyncio.Event

@@ -31,7 +31,7 @@ from .controller import (
 )
 from .controller.configs import FORMER_MIRROR_SOURCE
 from .dead_letters import DeadLetters
-from .delay import DelayFold, DelayService
+from .delay import DelayService
 from .delay.metrics import register_metrics as register_delay_metrics
 from .full_disks import FullDisks
 from .group import GroupCoordinator
@@ -44,7 +44,10 @@ from .metadata.store import metadata_store
 from .metrics import Metrics
 from .partition.registry import is_durable, log_config
 from .partition.replica_manager import ReplicaManager
+from .partition_fold import PartitionFold
 from .producer_ids import ProducerIds
+from .queues import QueueService
+from .queues.metrics import register_metrics as register_queue_metrics
 from .replicator.lazy_fetchers import LazyFetchers
 from .workers.worker import Worker
 
@@ -109,11 +112,13 @@ async def running_broker(
         )
         dead_letters = DeadLetters(config, metadata, replicas)
         delays = DelayService(clock, dead_letters)
-        replicas.events.subscribe(delays)
-        delays.register(replicas.tasks, config.log_retention_check_interval_ms / 1000)
+        queues = QueueService(clock, dead_letters)
+        for service in (delays, queues):
+            replicas.events.subscribe(service)
+            service.register(replicas.tasks, config.log_retention_check_interval_ms / 1000)
         stopping_replicas.push_async_callback(replicas.stop)
-        stopping_replicas.callback(dead_letters.close)
-        stopping_replicas.callback(delays.stop)
+        for stop in (dead_letters.close, delays.stop, queues.stop):
+            stopping_replicas.callback(stop)
         await replicas.start()
         await groups.start()
         disks = FullDisks(store, metadata, logs.directories, config.node_id, registration.epoch)
@@ -126,7 +131,7 @@ async def running_broker(
         _register_build(metrics)
         _register_group_metrics(metrics, groups, replicas)
         _register_cluster_metrics(metrics, store, metadata, controller, detector)
-        register_delay_metrics(metrics, delays, clock)
+        _register_record_metrics(metrics, delays, queues, clock)
         yield Broker(
             config=config,
             clock=clock,
@@ -139,6 +144,7 @@ async def running_broker(
             logs=logs,
             replicas=replicas,
             delays=delays,
+            queues=queues,
             cluster_id=cluster_id,
             registration=registration,
             is_over=is_over,
@@ -252,7 +258,7 @@ def _open_logs(
         clock,
         node_id=config.node_id,
         cluster_id=cluster_id,
-        make_fold=DelayFold,
+        make_fold=PartitionFold,
     )
 
 
@@ -283,6 +289,13 @@ def _register_group_metrics(
     counter("offset_commits", "Number of offsets committed.", lambda: groups.commits)
     counter("offsets_expired", "Number of offsets expired.", lambda: groups.expired_offsets)
     GroupLag(groups, end_offset).register(metrics)
+
+
+def _register_record_metrics(
+    metrics: Metrics, delays: DelayService, queues: QueueService, clock: Clock
+) -> None:
+    register_delay_metrics(metrics, delays, clock)
+    register_queue_metrics(metrics, queues)
 
 
 def _register_cluster_metrics(

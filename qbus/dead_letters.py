@@ -8,4 +8,8 @@ from typing import Final
 TOPIC: Final = "__dlq.errors.topic"
 PARTITION: Final = "__dlq.errors.partition"
 OFFSET: Final = "__dlq.errors.offset"
+GROUP: Final = "__dlq.errors.group"
+DELIVERIES: Final = "__dlq.errors.delivery.count"
 MESSAGE: Final = "__dlq.errors.message"
+
+ALL: Final = frozenset((TOPIC, PARTITION, OFFSET, GROUP, DELIVERIES, MESSAGE))

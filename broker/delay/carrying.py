@@ -127,8 +127,8 @@ class Carrying:
 
     @property
     def _fold(self) -> DelayFold:
-        fold = self._partition.log.fold
-        assert isinstance(fold, DelayFold)
+        fold = self._partition.log.fold.part(DelayFold)
+        assert fold is not None
         return fold
 
     def start(self, offset: int) -> None:

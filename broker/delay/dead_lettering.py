@@ -123,8 +123,8 @@ class DeadLettering:
 
     @property
     def _fold(self) -> DelayFold:
-        fold = self._partition.log.fold
-        assert isinstance(fold, DelayFold)
+        fold = self._partition.log.fold.part(DelayFold)
+        assert fold is not None
         return fold
 
     async def _store(self, topic: str, records: list[HeldRecord]) -> None:

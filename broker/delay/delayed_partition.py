@@ -102,8 +102,8 @@ class DelayedPartition:
     @property
     def fold(self) -> DelayFold:
         """The partition's delayed records."""
-        fold = self.partition.log.fold
-        assert isinstance(fold, DelayFold)
+        fold = self.partition.log.fold.part(DelayFold)
+        assert fold is not None
         return fold
 
     @property

@@ -14,7 +14,7 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from qbus.delay import read_order
 from qbus.records import BatchHeader, Buffer, CorruptBatch, crc32c, iter_records
@@ -30,6 +30,8 @@ from qbus.records.control import (
 )
 
 from .schedule import Schedule
+
+F = TypeVar("F")
 
 _START: Final = struct.Struct("<qIII")
 _SLOT: Final = struct.Struct("<qI")
@@ -142,6 +144,15 @@ class DelayFold:
     def needed_from(self) -> int | None:
         """See :class:`~qbus.broker.log.controls.Fold`."""
         return self.bound if self.schedule.count else None
+
+    @property
+    def done_before(self) -> int | None:
+        """See :class:`~qbus.broker.log.controls.Fold`."""
+        return None
+
+    def part(self, kind: type[F]) -> F | None:
+        """See :class:`~qbus.broker.log.controls.Fold`."""
+        return self if isinstance(self, kind) else None
 
     def lies_at(self, original_offset: int) -> int:
         """Where a record lies whose producer was told ``original_offset``, if it is held back."""

@@ -116,7 +116,7 @@ class DelayService(PartitionListener):
 
     def leading(self, partition: Partition, leader_epoch: int) -> None:  # noqa: ARG002
         """See :class:`PartitionListener`."""
-        if isinstance(partition.log.fold, DelayFold):
+        if partition.log.fold.part(DelayFold) is not None:
             known = self._led.get(partition)
             if known is None:
                 known = DelayedPartition(

@@ -42,6 +42,7 @@ class LogConfig:
     qbus_delay_max_ms: int = 730 * 24 * 60 * 60 * 1000
     qbus_delay_max_pending: int = 100_000_000
     qbus_delay_dead_letter_topic: str = ""
+    qbus_queue_retention: str = "time"
     qbus_mirror_source: str = ""
     qbus_mirror_topic_id: str = ""
     qbus_mirror_former_source: str = ""
@@ -59,6 +60,11 @@ class LogConfig:
     def uses_log_append_time(self) -> bool:
         """Whether the broker stamps the records."""
         return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def removes_acknowledged(self) -> bool:
+        """Whether records stay until all share groups are done with them, and go then."""
+        return self.qbus_queue_retention == "acknowledged"
 
     @property
     def may_have_gaps(self) -> bool:

@@ -1,8 +1,8 @@
 """What a log's hidden batches add up to, kept while it is appended to and found again afterwards.
 
 The sum is a *fold*: a pure function of the hidden batches, in their order. Whoever uses hidden
-batches (delayed records do) brings his own; the log feeds it, writes it down now and then, and
-after a restart or a truncation loads what was written and feeds it the rest.
+batches (delayed records and queues do) brings his own; the log feeds it, writes it down now and
+then, and after a restart or a truncation loads what was written and feeds it the rest.
 
 File format (``.control``, ours), big-endian; the name is the offset before which all is accounted
 for:
@@ -20,7 +20,7 @@ before it is used; without any, the fold begins with the log's first hidden batc
 import logging
 import struct
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from qbus.records import HEADER_SIZE, BatchHeader, Buffer, CorruptBatch, crc32c, read_header
 from qbus.records.control import (
@@ -43,6 +43,8 @@ _VERSION: Final = 1
 _HEADER: Final = struct.Struct(">hI")
 _MUCH: Final = 8 << 20  # bytes of hidden batches that are worth a snapshot
 
+F = TypeVar("F")
+
 
 class Fold(Protocol):
     """What hidden batches add up to."""
@@ -50,6 +52,16 @@ class Fold(Protocol):
     @property
     def needed_from(self) -> int | None:
         """Retention must not take what lies at this offset or behind it; None: it may take all."""
+
+    @property
+    def done_before(self) -> int | None:
+        """Everybody who takes records is done with all before this offset; None: nobody takes any.
+
+        It concerns topics with ``qbus.queue.retention=acknowledged``.
+        """
+
+    def part(self, kind: type[F]) -> F | None:
+        """The fold itself, or that part of it, which is of this class; None: it has none."""
 
     def delayed(self, header: BatchHeader, batch: Buffer) -> None:
         """A batch of delayed records is in the log. Raises CorruptBatch."""
@@ -71,6 +83,11 @@ class NoFold:
     """Nobody's fold: of hidden batches it only knows that they are there."""
 
     needed_from: int | None = None
+    done_before: int | None = None
+
+    def part(self, kind: type[F]) -> F | None:
+        """Itself, at most."""
+        return self if isinstance(self, kind) else None
 
     def delayed(self, header: BatchHeader, batch: Buffer) -> None:
         """Know nothing."""

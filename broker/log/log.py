@@ -23,7 +23,13 @@ from .removal import RecordRemover
 from .repair import BatchRepair, Damage
 from .state import LogState, SharedState
 from .verify import LogVerifier, Scrubber
-from .visible import VisibleRecords, read_visible, visible_end
+from .visible import (
+    VisibleRecords,
+    hidden_between,
+    hidden_end,
+    read_visible,
+    visible_end,
+)
 
 
 class FullSegment(NamedTuple):
@@ -326,6 +332,17 @@ class Log:
     def visible_end(self, limit: int) -> int:
         """The offset after the last record before ``limit`` that is visible to consumers."""
         return visible_end(self._state, limit)
+
+    def hidden_end(self, offset: int, *, wait: bool = False) -> int:
+        """The offset after the hidden batches that begin with ``offset``, or itself without any.
+
+        Raises BlockingIOError where a disk would be waited for, unless ``wait``.
+        """
+        return hidden_end(self._state, offset, wait=wait)
+
+    def hidden_between(self, offset: int, end_offset: int) -> int:
+        """How many offsets from ``offset`` to before ``end_offset`` are of hidden batches."""
+        return hidden_between(self._state, offset, end_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record with ``timestamp`` or a later one. For a thread.

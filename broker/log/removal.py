@@ -34,13 +34,16 @@ def count_expired(
     now_ms: int,
     start_offset: int,
     max_offset: int,
+    done_before: int = 0,
 ) -> int:
     """How many segments from the front retention removes; none with records at ``max_offset`` on.
 
     By time: while the greatest timestamp is older than ``retention.ms``. By size: while what is
-    left is still at least ``retention.bytes``. Whatever lies before ``start_offset``, except in the
-    active segment, and what stands for a gap alone. An empty active segment stays.
+    left is still at least ``retention.bytes``. Whatever lies before ``start_offset`` or
+    ``done_before``, except in the active segment, and what stands for a gap alone. An empty active
+    segment stays.
     """
+    start_offset = max(start_offset, done_before)
     excess = sum(segment.size for segment in segments) - config.retention_bytes
     count = 0
     for segment in segments:
@@ -85,6 +88,7 @@ class RecordRemover:
                         now_ms=now_ms,
                         start_offset=state.log_start_offset,
                         max_offset=self._before_needed(max_offset),
+                        done_before=self._done_before(),
                     )
                     if count == len(state.segments) and not self._can_roll(now_ms):
                         count -= 1  # a full disk: removing the others makes space
@@ -111,13 +115,25 @@ class RecordRemover:
                     now_ms=state.clock.time_ms(),
                     start_offset=state.log_start_offset,
                     max_offset=max_offset,
+                    done_before=self._done_before(),
                 )
                 return state.segments[min(count, len(state.segments) - 1)].base_offset
 
     def _before_needed(self, max_offset: int) -> int:
-        """What may go at most: not what delayed records lie in."""
-        needed = self._state.controls.fold.needed_from
-        return max_offset if needed is None else min(max_offset, needed)
+        """What may go at most: not what delayed records lie in, nor what queues have not done."""
+        fold = self._state.controls.fold
+        needed = fold.needed_from
+        if needed is not None:
+            max_offset = min(max_offset, needed)
+        if self._state.config.removes_acknowledged and fold.done_before is not None:
+            max_offset = min(max_offset, fold.done_before)
+        return max_offset
+
+    def _done_before(self) -> int:
+        """Before which offset records go as they are done, however new they are."""
+        if not self._state.config.removes_acknowledged:
+            return 0
+        return self._state.controls.fold.done_before or 0
 
     def _can_roll(self, now_ms: int) -> bool:
         try:

@@ -36,6 +36,34 @@ def visible_end(state: LogState, limit: int) -> int:
     return max(limit, state.log_start_offset)
 
 
+def hidden_end(state: LogState, offset: int, *, wait: bool) -> int:
+    """Do what :meth:`Log.hidden_end` states."""
+    if state.has_hidden:
+        while offset < state.end_offset:
+            run = _run_at(state.segment_of(offset), offset, wait=wait)
+            if run is None or run.end_offset <= offset:  # in the gap behind a segment
+                break
+            offset = run.end_offset
+    return offset
+
+
+def hidden_between(state: LogState, offset: int, end_offset: int) -> int:
+    """Do what :meth:`Log.hidden_between` states."""
+    count = 0
+    if not state.has_hidden:
+        return count
+    for segment in state.segments:
+        if segment.end_offset <= offset or segment.base_offset >= end_offset:
+            continue
+        run = _run_at(segment, max(offset, segment.base_offset), wait=True)
+        runs = _runs_after(segment, max(offset, segment.base_offset), wait=True)
+        for begin, _, end, _ in [run, *runs] if run is not None else runs:
+            if begin >= end_offset:
+                break
+            count += min(end, end_offset) - max(begin, offset)
+    return count
+
+
 class _Run(NamedTuple):
     """Adjacent hidden batches; ``end_position`` is that of the file if they are the last ones."""
 

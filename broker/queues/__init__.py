@@ -1,5 +1,22 @@
-"""Queues: the records of a partition, each given to one member of a share group at a time."""
+"""Queues: the records of a partition, each given to one member of a share group at a time.
 
+Kafka's share groups (KIP-932) and Disque's jobs stand on them. What a group has done is written
+into the partition's own log, as hidden batches (:mod:`qbus.records.control`). So replication,
+recovery and truncation carry it, as they do delayed records, and there is nothing to reconcile.
+
+- :mod:`.fold`: what the log says that each group has done: the part that is stored.
+- :mod:`.state`: who has what until when, and what comes next: the part that is not.
+- :mod:`.ranges`: what both are made of.
+- :mod:`.journal`: what queues do in one turn of the event loop becomes one batch.
+- :mod:`.batches`: reading records. :mod:`.filters`: which a group takes.
+- :mod:`.dead_lettering`: what is given up goes to another topic.
+- :mod:`.queue` and :mod:`.service`: all of it, with its timers and with those who wait, for the
+  partitions that this broker leads.
+"""
+
+from .fold import QueueFold
+from .queue import ShareQueue
+from .service import QueueService
 from .settings import GroupSettings
 from .types import (
     AckRange,
@@ -21,8 +38,11 @@ __all__ = [
     "GroupSettings",
     "QueueCounts",
     "QueueDescription",
+    "QueueFold",
+    "QueueService",
     "RecordState",
     "RecordStatus",
+    "ShareQueue",
     "TakenBatches",
     "TakenRecord",
     "Waiter",

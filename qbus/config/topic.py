@@ -243,6 +243,13 @@ class TopicKeys(Settings):
         "delivered. Without one they are dropped.",
         check=_topic_or_none,
     )
+    qbus_queue_retention = string(
+        "time",
+        "When old records are deleted. time: as retention.ms and retention.bytes say, whether share"
+        " groups have taken them or not. acknowledged: once all share groups that the partition "
+        "knows are done with them, and not before; as long as it knows none, as with time.",
+        choices=("time", "acknowledged"),
+    )
     qbus_mirror_source = string(
         "",
         "The datacenter (IDC) whose topic this one mirrors. Only a mirror writes to it, at the "

@@ -46,9 +46,10 @@ kind name         meaning
 1    ACKNOWLEDGED they are done
 2    ARCHIVED     they are done with, but not as they should be: nobody gets them any more
 3    RETURNED     they are to be given out again. Further bytes: how often they were given out (2),
-                  how many of these deliveries were refused (2), how many ended as their time was up
-                  (2), flags (1; 1: nobody is to get them, for they were rejected), and the time
-                  before which they are not given out, in milliseconds since the Unix epoch (8)
+                  how many of these deliveries were refused (2), how many ended otherwise, as their
+                  time was up (2), flags (1; 1: nobody is to get them, for they were rejected), and
+                  the time before which they are not given out, in milliseconds since the Unix epoch
+                  (8)
 4    STARTED      the group begins at ``first``; what was known of it counts for nothing
 5    FORGOTTEN    the group is not known any more
 ==== ============ =================================================================================

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 from qbus.broker.dead_letters import DeadLetters
-from qbus.broker.delay import DelayFold, DelayService
+from qbus.broker.delay import DelayService
 from qbus.broker.kafka.context import RequestContext
 from qbus.broker.kafka.replica_sessions import ReplicaSessions
 from qbus.broker.log import LogConfig, LogManager
@@ -20,6 +20,8 @@ from qbus.broker.net.peer import Peer
 from qbus.broker.partition.partition import Partition
 from qbus.broker.partition.registry import log_config
 from qbus.broker.partition.replica_manager import ReplicaManager
+from qbus.broker.partition_fold import PartitionFold
+from qbus.broker.queues import QueueService
 from qbus.broker.replicator.lazy_fetchers import LazyFetchers
 from qbus.clock import ManualClock
 from qbus.config import Address, BrokerConfig, TopicConfig
@@ -157,6 +159,8 @@ class DataPlane:
         self.metadata = Metadata(self.config)
         self.metrics = Metrics()
         self.store = Store()
+        self.dead_letters = cast("DeadLetters", None)
+        """What stores records that are given up: set by tests that give some up."""
 
     async def start(self) -> None:
         """Open what is on disk."""
@@ -168,7 +172,7 @@ class DataPlane:
             ControlledFiles(self.disk),
             node_id=NODE,
             cluster_id=CLUSTER,
-            make_fold=DelayFold,
+            make_fold=PartitionFold,
         )
         epoch = self.metadata.brokers[NODE].epoch
         self.fetchers = LazyFetchers(
@@ -184,8 +188,10 @@ class DataPlane:
             self.fetchers,
             ReplicaSessions,
         )
-        self.delays = DelayService(self.clock, cast("DeadLetters", None))
+        self.delays = DelayService(self.clock, self.dead_letters)
         self.replicas.events.subscribe(self.delays)
+        self.queues = QueueService(self.clock, self.dead_letters)
+        self.replicas.events.subscribe(self.queues)
         await self.replicas.start()
         self.broker: Any = SimpleNamespace(
             config=self.config,
@@ -196,12 +202,14 @@ class DataPlane:
             logs=self.logs,
             replicas=self.replicas,
             delays=self.delays,
+            queues=self.queues,
         )
 
     async def stop(self) -> None:
         """Close everything cleanly."""
         self.disk.release_syncs()
         self.delays.stop()
+        self.queues.stop()
         await self.replicas.stop()
         await asyncio.to_thread(self.logs.close)
         self.metadata.forget_subscribers()

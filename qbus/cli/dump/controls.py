@@ -1,4 +1,4 @@
-"""Hidden batches as documents: what a log remembers of records that are held back."""
+"""Hidden batches as documents: what a log remembers of delayed records and of queues."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from qbus.cli.consume.record_format import record_fields
 from qbus.records import iter_records
 from qbus.records.control import (
+    ChangeKind,
     ControlType,
     Entries,
     decode_announcement,
@@ -13,6 +14,8 @@ from qbus.records.control import (
     decode_entries,
     decode_int64,
     decode_rescheduled,
+    decode_result,
+    decode_shared,
     iter_control,
 )
 
@@ -53,6 +56,23 @@ def _rescheduled(value: bytes) -> Fields:
     return {"due": due, **_entries(entries)}
 
 
+def _shared(value: bytes) -> Fields:
+    group, changes = decode_shared(value)
+    return {
+        "group": group,
+        "changes": [
+            {"kind": kind.name.lower(), "first": first, "last": last}
+            | (history._asdict() if kind is ChangeKind.RETURNED else {})
+            for kind, first, last, history in changes
+        ],
+    }
+
+
+def _result(value: bytes) -> Fields:
+    group, offset, body = decode_result(value)
+    return {"group": group, "of": offset, "size": len(body)}
+
+
 def _entries(entries: Entries) -> Fields:
     pairs = zip(*entries, strict=True)
     return {"entries": [{"due": due, "offset": offset} for due, offset in pairs]}
@@ -65,4 +85,6 @@ _DECODERS: dict[ControlType, Callable[[bytes], Fields]] = {
     ControlType.EXPIRED: lambda value: _entries(decode_entries(value)),
     ControlType.RESCHEDULED: _rescheduled,
     ControlType.BOUND: lambda value: {"bound": decode_int64(value)},
+    ControlType.SHARED: _shared,
+    ControlType.RESULT: _result,
 }

@@ -14,6 +14,8 @@ from qbus.broker.log.checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
 )
+from qbus.broker.partition_fold import PartitionFold
+from qbus.broker.queues.fold import QueueFold
 from qbus.cli.consume.record_format import record_fields
 from qbus.cli.documents import topic_id
 from qbus.cli.dump.controls import control_fields
@@ -158,16 +160,27 @@ def _control_index(path: Path) -> Iterator[Entry]:
 
 
 def _control_snapshot(path: Path) -> Iterator[Entry]:
-    fold = inspect.inspect_controls(str(path), DelayFold)
-    assert isinstance(fold, DelayFold)
+    fold = inspect.inspect_controls(str(path), PartitionFold)
+    delays, queues = fold.part(DelayFold), fold.part(QueueFold)
+    assert delays is not None
+    assert queues is not None
     yield {
         "type": "held back",
-        "pending": fold.pending,
-        "next_due": fold.schedule.next_due(),
-        "bound": fold.bound,
-        "rescheduled": len(fold.rescheduled),
+        "pending": delays.pending,
+        "next_due": delays.schedule.next_due(),
+        "bound": delays.bound,
+        "rescheduled": len(delays.rescheduled),
         "problems": [],
     }
+    for name, group in queues.groups.items():
+        yield {
+            "type": "queue",
+            "group": name,
+            "start": group.start,
+            "done": group.done.size,
+            "returned": group.returned.size,
+            "problems": [],
+        }
 
 
 def _index(

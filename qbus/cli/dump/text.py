@@ -15,6 +15,7 @@ _PLURALS = {
     "time": ("entry", "entries"),
     "boundary": ("boundary", "boundaries"),
     "held back": ("state", "states"),
+    "queue": ("queue", "queues"),
     "producer": ("producer's batch", "producers' batches"),
     "epoch": ("epoch", "epochs"),
     "checkpoint": ("partition", "partitions"),
@@ -90,6 +91,14 @@ def _control(control: Mapping[str, Any]) -> str:
             f" {control['original_offset']}, due {format_moment(control['due'])}:"
             f" {'(nothing)' if record is None else _record(record)}"
         )
+    if what == "shared":
+        changes = ", ".join(map(_change, control["changes"]))
+        return f"{control['offset']}: group {control['group']}: {changes or 'nothing'}"
+    if what == "result":
+        return (
+            f"{control['offset']}: group {control['group']}: {control['size']:,} bytes came of"
+            f" {control['of']}"
+        )
     entries = ", ".join(
         f"{entry['offset']} due {format_moment(entry['due'])}" for entry in control["entries"]
     )
@@ -98,6 +107,21 @@ def _control(control: Mapping[str, Any]) -> str:
         count, crc = control["records_count"], control["crc"]
         return f"{text}; if the next batch has {count} records and CRC {crc}"
     return f"{text}; due {format_moment(control['due'])} now" if what == "rescheduled" else text
+
+
+def _change(change: Mapping[str, Any]) -> str:
+    """What a share group did with some records."""
+    kind, first, last = change["kind"], change["first"], change["last"]
+    text = f"{kind} {first}" if first == last else f"{kind} {first}-{last}"
+    if kind != "returned":
+        return text
+    text += (
+        f" after {change['deliveries']} deliveries, {change['nacks']} refused and"
+        f" {change['timeouts']} timed out"
+    )
+    if change["rejected"]:
+        return text + ", rejected"
+    return text + (f", until {format_moment(change['not_before'])}" if change["not_before"] else "")
 
 
 def _held_back(entry: Mapping[str, Any]) -> str:
@@ -129,6 +153,10 @@ _LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"{'hidden' if e['hidden'] else 'visible'} from offset {e['offset']} at {e['position']}"
     ),
     "held back": _held_back,
+    "queue": lambda e: (
+        f"group {e['group']} from offset {e['start']}, {e['done']:,} done behind it,"
+        f" {e['returned']:,} returned"
+    ),
     "producer": lambda e: (
         f"producer {e['producer_id']} epoch {e['producer_epoch']}"
         f" sequences {e['first_sequence']}-{e['last_sequence']}"

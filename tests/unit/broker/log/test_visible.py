@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -34,6 +35,8 @@ from qbus.records.control import (
 from qbus.records.header import hide_delayed
 from tests.support.logs import NOW_MS
 
+F = TypeVar("F")
+
 
 class Remembered:
     """A fold that remembers everything, as text; it may say what retention must leave."""
@@ -41,6 +44,10 @@ class Remembered:
     def __init__(self) -> None:
         self.events: list[str] = []
         self.needed_from: int | None = None
+        self.done_before: int | None = None
+
+    def part(self, kind: type[F]) -> F | None:
+        return self if isinstance(self, kind) else None
 
     def delayed(self, header: BatchHeader, batch: Buffer) -> None:
         self.events += [f"delayed {record.offset}" for record in iter_records(batch)]

@@ -1,0 +1,299 @@
+"""The batches of a partition as its queues read them: in memory as long as they are worked through.
+
+What was read lately is kept, up to a number of bytes for all partitions of the broker. Who takes
+one record after the other so reads each batch once.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from qbus.delay import TTL, parse_duration
+from qbus.errors import ApiError, CorruptBatch, ErrorCode
+from qbus.records import BatchHeader, Buffer, ConsumerRecord, iter_batches
+from qbus.records.decode import records_of
+from qbus.records.fields import decode_varint
+from qbus.records.record import Headers
+
+from ..log import Log
+from .ranges import RangeMap
+
+_MOST_BYTES: Final = 64 << 20
+_READ_BYTES: Final = 256 << 10
+_ONE_BYTE: Final = 0x80  # from which on a length takes more
+_SPAN_BYTES: Final = 200  # that a range takes besides its batch
+_TTL_NAME: Final = TTL.encode()
+
+
+class StoredBatch:
+    """A batch of producers' records that was read.
+
+    Of a batch that has a record for each of its offsets nothing is decoded before it is asked for.
+    """
+
+    __slots__ = ("_offsets", "_payload", "_positions", "has_ttl", "header", "raw")
+
+    def __init__(self, header: BatchHeader, raw: bytes) -> None:
+        """Raises CorruptBatch."""
+        self.header = header
+        self.raw = raw
+        self._payload: bytes | None = None
+        self._positions: array[int] | None = None
+        self._offsets: array[int] | None = None
+        if not self.is_dense:
+            self._find_offsets()
+        self.has_ttl = self._may_have_ttl()
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether there is a record for each offset."""
+        return self.header.records_count == self.header.last_offset_delta + 1
+
+    @property
+    def size(self) -> int:
+        """How many bytes of memory it takes at most, when all its records were asked for."""
+        payload = self.raw if self._payload is None else self._payload
+        return len(self.raw) + len(payload) + 4 * self.header.records_count + _SPAN_BYTES
+
+    def _may_have_ttl(self) -> bool:
+        """Whether a record may have the header ``qbus-ttl``: its name is somewhere in the bytes."""
+        if self.header.attributes & 0x07:
+            return _TTL_NAME in self.payload
+        return _TTL_NAME in self.raw
+
+    @property
+    def payload(self) -> bytes:
+        """The bytes of the records, decompressed. Raises CorruptBatch."""
+        if self._payload is None:
+            payload = records_of(self.raw, self.header)
+            self._payload = b"" if payload is None else bytes(payload)
+        return self._payload
+
+    @property
+    def positions(self) -> "array[int]":
+        """Where each record begins in :attr:`payload`, and where the last ends.
+
+        Raises CorruptBatch.
+        """
+        if self._positions is None:
+            self._positions = _positions(self.payload, self.header.records_count)
+        return self._positions
+
+    def _find_offsets(self) -> None:
+        records = self._decode(0, self.header.records_count)
+        self._offsets = array("q", [record.offset for record in records])
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """The ranges of its offsets that have no record."""
+        if self._offsets is None:
+            return []
+        found = []
+        expected = self.header.base_offset
+        for offset in self._offsets:
+            if offset > expected:
+                found.append((expected, offset - 1))
+            expected = offset + 1
+        if expected <= self.header.last_offset:
+            found.append((expected, self.header.last_offset))
+        return found
+
+    def records(self, first: int, last: int) -> list[ConsumerRecord]:
+        """The records from offset ``first`` to ``last``. Raises CorruptBatch."""
+        if self._offsets is None:
+            begin, end = first - self.header.base_offset, last - self.header.base_offset + 1
+        else:
+            begin, end = bisect_left(self._offsets, first), bisect_right(self._offsets, last)
+        return self._decode(max(begin, 0), min(end, self.header.records_count))
+
+    def _decode(self, begin: int, end: int) -> list[ConsumerRecord]:
+        """The records from number ``begin`` to before number ``end``."""
+        from qbus.records import codec  # noqa: PLC0415 - which a broker without queues need not load
+
+        if begin >= end:
+            return []
+        positions = self.positions
+        payload = self.payload[positions[begin] : positions[end]]
+        part = self.header._replace(records_count=end - begin)
+        return codec.twin.Decoder(payload, part, "", 0, 0).take(len(payload) + 1)
+
+
+def _positions(payload: bytes, count: int) -> "array[int]":
+    """Where each record begins, and where the last one ends. Raises CorruptBatch."""
+    positions = array("I", (0,))
+    position = 0
+    try:
+        for _ in range(count):
+            first = payload[position]
+            if first < _ONE_BYTE:
+                position += (first >> 1) + 1
+            else:
+                length, position = decode_varint(payload, position)
+                position += length
+            positions.append(position)
+    except (IndexError, OverflowError):
+        raise CorruptBatch("records are cut") from None
+    if position > len(payload):
+        raise CorruptBatch("records are cut")
+    return positions
+
+
+def expires_at(headers: Headers, timestamp: int) -> int | None:
+    """When a record with the header ``qbus-ttl`` is worth nothing any more; None: never."""
+    for name, value in headers:
+        if name == TTL and value is not None:
+            try:
+                return timestamp + parse_duration(value.decode("ascii"))
+            except ValueError:
+                return None
+    return None
+
+
+class Stretch(NamedTuple):
+    """The offsets from ``first`` to ``last``: those of a batch, or without records (None)."""
+
+    first: int
+    last: int
+    batch: StoredBatch | None
+
+
+class BatchCache:
+    """Bounds what is kept in memory of the batches of all logs: the latest ``most_bytes``."""
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._read: OrderedDict[tuple[LogBatches, int], int] = OrderedDict()
+        self.size = 0
+
+    def add(self, owner: "LogBatches", first: int, size: int) -> None:
+        """Count in a stretch that was read, and evict those for it that were used longest ago."""
+        self.remove(owner, first)
+        self._read[owner, first] = size
+        self.size += size
+        while self.size > self._most_bytes and len(self._read) > 1:
+            (other, oldest), gone = self._read.popitem(last=False)
+            self.size -= gone
+            other.evict(oldest)
+
+    def touch(self, owner: "LogBatches", first: int) -> None:
+        """A stretch was used."""
+        self._read.move_to_end((owner, first))
+
+    def remove(self, owner: "LogBatches", first: int) -> None:
+        """Count out a stretch."""
+        self.size -= self._read.pop((owner, first), 0)
+
+
+class LogBatches:
+    """What was read of one log. For the event loop's thread."""
+
+    __slots__ = ("_cache", "_last", "_rewrites", "_stretches", "log")
+
+    def __init__(self, log: Log, cache: BatchCache) -> None:
+        self.log = log
+        self._cache = cache
+        self._stretches: RangeMap[Stretch] = RangeMap()
+        self._last: Stretch | None = None  # the one found last
+        self._rewrites = log.rewrites
+
+    def at(self, offset: int) -> Stretch | None:
+        """What is at ``offset``, if that was read and is still in memory."""
+        if self._rewrites != self.log.rewrites:  # batches were repaired in place
+            self.clear()
+        last = self._last
+        if last is not None and last.first <= offset <= last.last:
+            return last
+        stretch = self._stretches.at(offset)
+        if stretch is not None:
+            self._cache.touch(self, stretch.first)
+            self._last = stretch
+        return stretch
+
+    def load(self, offset: int, limit: int, *, wait: bool) -> list[Stretch]:
+        """Read what is at ``offset``, and some behind it, as far as it is whole before ``limit``.
+
+        Nothing is remembered: see :meth:`keep`. With ``wait`` it is for a thread. Raises
+        BlockingIOError where a disk would be waited for, unless ``wait``; ApiError, OSError.
+        """
+        log = self.log
+        found: list[Stretch] = []
+        end = log.hidden_end(offset, wait=wait)
+        if end > offset:
+            found.append(Stretch(offset, end - 1, None))
+            offset = end
+        if offset >= limit:
+            return found
+        records = log.read(offset, _READ_BYTES, limit, wait=wait)
+        if records is None:
+            return found
+        with records:
+            if wait:
+                records.warm()
+            elif records.needs_verification or not records.is_cached():
+                if found:
+                    return found
+                raise BlockingIOError
+            found += _stretches(records.read(wait=wait), offset)
+        return found
+
+    def load_batch(self, offset: int, *, wait: bool) -> list[Stretch]:
+        """Read the batch that contains ``offset``, and nothing else. As :meth:`load` otherwise."""
+        records = self.log.read_batch(offset, wait=wait)
+        if records is None:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"there is no record at {offset}")
+        with records:
+            if wait:
+                records.warm()
+            elif records.needs_verification or not records.is_cached():
+                raise BlockingIOError
+            return list(_stretches(records.read(wait=wait), offset))
+
+    def keep(self, found: list[Stretch]) -> None:
+        """Remember what was read."""
+        for stretch in found:
+            for gone in self._stretches.cut(stretch.first, stretch.last):
+                self._forget(gone.value)
+            self._stretches.set(stretch.first, stretch.last, stretch)
+            size = _SPAN_BYTES if stretch.batch is None else stretch.batch.size
+            self._cache.add(self, stretch.first, size)
+
+    def _forget(self, known: Stretch) -> None:
+        self._cache.remove(self, known.first)
+        self.evict(known.first)
+
+    def evict(self, first: int) -> None:
+        """Forget the stretch that begins there: the cache has no room for it."""
+        for gone in self._stretches.cut(first, first):
+            known = gone.value
+            self._stretches.cut(known.first, known.last)
+            if self._last is known:
+                self._last = None
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for span in self._stretches:
+            self._cache.remove(self, span.value.first)
+        self._stretches = RangeMap()
+        self._last = None
+        self._rewrites = self.log.rewrites
+
+
+def _stretches(data: Buffer, offset: int) -> Iterator[Stretch]:
+    """The batches in ``data``, and what lies between them. Raises CorruptBatch."""
+    void_from = -1
+    for header, raw in iter_batches(data):
+        first = header.base_offset
+        if void_from < 0 and first > offset:
+            void_from = offset
+        if header.is_control or header.records_count <= 0:
+            if void_from < 0:
+                void_from = first
+        else:
+            if void_from >= 0:
+                yield Stretch(void_from, first - 1, None)
+                void_from = -1
+            yield Stretch(first, header.last_offset, StoredBatch(header, bytes(raw)))
+        offset = header.last_offset + 1
+    if void_from >= 0:
+        yield Stretch(void_from, offset - 1, None)

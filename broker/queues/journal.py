@@ -1,0 +1,142 @@
+"""Stores what queues of one partition do: all of one turn of the event loop in one batch.
+
+What was stored holds from the append on; who did it hears when it is acknowledged, as any
+``acks=all`` append is.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from qbus.clock import Clock
+from qbus.errors import ApiError, ErrorCode
+from qbus.records.control import (
+    Change,
+    ControlType,
+    Shared,
+    SharedResult,
+    control_batch,
+    encode_result,
+    encode_shared,
+)
+
+from ..partition.partition import Partition
+
+_MOST_CHANGES: Final = 10_000  # of a batch: 330 KB at most
+
+
+class Entry:
+    """What one group does at a time.
+
+    ``stored`` is called when it is in the log, ``failed`` instead when that is not possible.
+    ``acknowledged``, if anybody waits for it, gets its result, or ApiError, in the end.
+    """
+
+    __slots__ = ("acknowledged", "changes", "failed", "group", "result", "stored")
+
+    def __init__(
+        self, group: str, changes: list[Change], result: SharedResult | None = None
+    ) -> None:
+        self.group = group
+        self.changes = changes
+        self.result = result
+        self.stored: Callable[[], None] | None = None
+        self.failed: Callable[[ApiError], None] | None = None
+        self.acknowledged: asyncio.Future[None] | None = None
+
+    def finish(self, code: ErrorCode, message: str | None = None) -> None:
+        """Tell who waits that it is acknowledged (NONE), or may never be."""
+        waiting = self.acknowledged
+        if waiting is not None and not waiting.done():
+            if code:
+                waiting.set_exception(ApiError(code, message))
+            else:
+                waiting.set_result(None)
+
+
+class Journal:
+    """Appends control records to one partition that is led here."""
+
+    __slots__ = ("_clock", "_entries", "_loop", "partition")
+
+    def __init__(self, partition: Partition, clock: Clock) -> None:
+        self.partition = partition
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._entries: list[Entry] = []
+
+    def add(self, entry: Entry) -> None:
+        """Store ``entry`` at the end of this turn of the event loop."""
+        if not self._entries:
+            self._loop.call_soon(self.flush)
+        self._entries.append(entry)
+
+    def write(self, entry: Entry) -> "asyncio.Future[None]":
+        """Store it likewise, and return what gets its result when it is acknowledged."""
+        entry.acknowledged = self._loop.create_future()
+        self.add(entry)
+        return entry.acknowledged
+
+    def flush(self) -> None:
+        """Store all entries now."""
+        entries, self._entries = self._entries, []
+        begin = changes = 0
+        for number, entry in enumerate(entries):
+            changes += len(entry.changes)
+            if changes >= _MOST_CHANGES:
+                self._append(entries[begin : number + 1])
+                begin, changes = number + 1, 0
+        if begin < len(entries):
+            self._append(entries[begin:])
+
+    def _append(self, entries: list[Entry]) -> None:
+        batch = control_batch(_records(entries), self._clock.time_ms())
+        try:
+            end = self.partition.append_own(batch, 0).last_offset + 1
+        except ApiError as error:
+            for entry in entries:
+                if entry.failed is not None:
+                    entry.failed(error)
+                entry.finish(error.code, error.message)
+            return
+        for entry in entries:
+            if entry.stored is not None:
+                entry.stored()
+        waiting = _Batch([entry for entry in entries if entry.acknowledged is not None])
+        if self.partition.high_watermark >= end:
+            waiting.acknowledged(None, ErrorCode.NONE)
+        elif not waiting.done():
+            self.partition.when_acknowledged(end, waiting, None)
+
+
+def _records(entries: list[Entry]) -> list[tuple[ControlType, bytes]]:
+    """The control records that say all this."""
+    changes: dict[str, list[Change]] = {}
+    for entry in entries:
+        changes.setdefault(entry.group, []).extend(entry.changes)
+    records = [
+        (ControlType.SHARED, encode_shared(Shared(group, made))) for group, made in changes.items()
+    ]
+    results = [entry.result for entry in entries if entry.result is not None]
+    records += [(ControlType.RESULT, encode_result(result)) for result in results]
+    return records
+
+
+class _Batch:
+    """The entries of a batch, which wait for the high watermark."""
+
+    __slots__ = ("_entries", "_is_done")
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self._entries = entries
+        self._is_done = not entries
+
+    def done(self) -> bool:
+        """Whether nobody waits any longer."""
+        return self._is_done
+
+    def acknowledged(self, token: object, code: ErrorCode) -> None:  # noqa: ARG002
+        """It is acknowledged (NONE), or never will be."""
+        self._is_done = True
+        for entry in self._entries:
+            entry.finish(code)

@@ -1,0 +1,157 @@
+"""Ranges of offsets that do not overlap, each with a value."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+V = TypeVar("V")
+
+
+class Span(NamedTuple, Generic[V]):
+    """The offsets from ``first`` to ``last``, both included, and their value."""
+
+    first: int
+    last: int
+    value: V
+
+
+class RangeMap(Generic[V]):
+    """A value for each offset that has one. Neighbours with equal values are one range.
+
+    Takes memory for each range, however long it is; looking one up takes a bisection.
+    """
+
+    __slots__ = ("_firsts", "_lasts", "_values", "size")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        self._values: list[V] = []
+        self.size = 0
+        """How many offsets have a value."""
+
+    def __len__(self) -> int:
+        """How many ranges there are."""
+        return len(self._firsts)
+
+    def __iter__(self) -> Iterator[Span[V]]:
+        for number in range(len(self._firsts)):
+            yield Span(self._firsts[number], self._lasts[number], self._values[number])
+
+    def _at(self, offset: int) -> int:
+        """The number of the range that has ``offset``, or of the first one behind it."""
+        return bisect_left(self._lasts, offset)
+
+    def at(self, offset: int) -> V | None:
+        """The value of ``offset``, if it has one."""
+        number = self._at(offset)
+        if number < len(self._firsts) and self._firsts[number] <= offset:
+            return self._values[number]
+        return None
+
+    def find(self, offset: int) -> Span[V] | None:
+        """The range that has ``offset``, if one has."""
+        number = self._at(offset)
+        if number < len(self._firsts) and self._firsts[number] <= offset:
+            return Span(self._firsts[number], self._lasts[number], self._values[number])
+        return None
+
+    def lowest(self) -> Span[V] | None:
+        """The range with the lowest offsets."""
+        if not self._firsts:
+            return None
+        return Span(self._firsts[0], self._lasts[0], self._values[0])
+
+    def spans(self, first: int, last: int) -> list[Span[V]]:
+        """What of the ranges lies from ``first`` to ``last``, ascending."""
+        firsts, lasts = self._firsts, self._lasts
+        found = []
+        number = self._at(first)
+        while number < len(firsts) and firsts[number] <= last:
+            begin, end = max(firsts[number], first), min(lasts[number], last)
+            found.append(Span(begin, end, self._values[number]))
+            number += 1
+        return found
+
+    def size_from(self, offset: int) -> int:
+        """How many offsets from ``offset`` on have a value."""
+        number = self._at(offset)
+        count = 0
+        for at in range(number, len(self._firsts)):
+            count += self._lasts[at] - max(self._firsts[at], offset) + 1
+        return count
+
+    def set(self, first: int, last: int, value: V) -> None:
+        """Give the offsets from ``first`` to ``last`` this value."""
+        firsts, lasts, values = self._firsts, self._lasts, self._values
+        if not firsts or first > lasts[-1]:
+            number = len(firsts)
+        else:
+            if self._has_any(first, last):
+                self.cut(first, last)
+            number = bisect_right(firsts, first)
+        self.size += last - first + 1
+        joins_left = number > 0 and lasts[number - 1] == first - 1 and values[number - 1] == value
+        joins_right = (
+            number < len(firsts) and firsts[number] == last + 1 and values[number] == value
+        )
+        if joins_left and joins_right:
+            lasts[number - 1] = lasts[number]
+            del firsts[number], lasts[number], values[number]
+        elif joins_left:
+            lasts[number - 1] = last
+        elif joins_right:
+            firsts[number] = first
+        else:
+            firsts.insert(number, first)
+            lasts.insert(number, last)
+            values.insert(number, value)
+
+    def _has_any(self, first: int, last: int) -> bool:
+        number = self._at(first)
+        return number < len(self._firsts) and self._firsts[number] <= last
+
+    def cut(self, first: int, last: int) -> list[Span[V]]:
+        """Take the values of the offsets from ``first`` to ``last`` away; what they were."""
+        firsts, lasts, values = self._firsts, self._lasts, self._values
+        begin = number = self._at(first)
+        removed: list[Span[V]] = []
+        while number < len(firsts) and firsts[number] <= last:
+            low, high = max(firsts[number], first), min(lasts[number], last)
+            removed.append(Span(low, high, values[number]))
+            self.size -= high - low + 1
+            number += 1
+        if not removed:
+            return removed
+        left_first, right_last = firsts[begin], lasts[number - 1]
+        left_value, right_value = values[begin], values[number - 1]
+        new_firsts: list[int] = []
+        new_lasts: list[int] = []
+        new_values: list[V] = []
+        if left_first < first:
+            new_firsts.append(left_first)
+            new_lasts.append(first - 1)
+            new_values.append(left_value)
+        if right_last > last:
+            new_firsts.append(last + 1)
+            new_lasts.append(right_last)
+            new_values.append(right_value)
+        firsts[begin:number] = new_firsts
+        lasts[begin:number] = new_lasts
+        values[begin:number] = new_values
+        return removed
+
+    def gaps(self, first: int, last: int) -> list[tuple[int, int]]:
+        """The ranges from ``first`` to ``last`` that have no value, ascending."""
+        found = []
+        for span in self.spans(first, last):
+            if span.first > first:
+                found.append((first, span.first - 1))
+            first = span.last + 1
+        if first <= last:
+            found.append((first, last))
+        return found
+
+    def covers(self, first: int, last: int) -> bool:
+        """Whether all offsets from ``first`` to ``last`` have a value."""
+        return not self.gaps(first, last)

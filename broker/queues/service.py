@@ -1,0 +1,301 @@
+"""Queues of the partitions that this broker leads."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from qbus.clock import Clock
+from qbus.errors import ApiError, ErrorCode
+from qbus.records.control import Change, ChangeKind
+
+from ..partition.background_tasks import BackgroundTasks
+from ..partition.partition import Partition, PartitionListener
+from .batches import BatchCache, LogBatches
+from .dead_lettering import DeadLetterTopics
+from .fold import GroupProgress, QueueFold
+from .journal import Entry, Journal
+from .queue import ShareQueue
+from .settings import BY_DURATION, EARLIEST, LATEST, GroupSettings
+from .types import QueueCounts, QueueDescription
+
+_log = logging.getLogger(__name__)
+
+MOST_GROUPS: Final = 1_000
+"""How many share groups a partition knows at most."""
+
+_DURATION: Final = re.compile(
+    r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,9}))?S)?)?"
+)
+
+
+class LedQueues:
+    """The queues of one partition that is led here."""
+
+    def __init__(
+        self, partition: Partition, clock: Clock, cache: BatchCache, dead_letters: DeadLetterTopics
+    ) -> None:
+        self.partition = partition
+        self.clock = clock
+        self.journal = Journal(partition, clock)
+        self.batches = LogBatches(partition.log, cache)
+        self.loading = asyncio.Lock()
+        self.dead_letters = dead_letters
+        self.queues: dict[str, ShareQueue] = {}
+
+    @property
+    def fold(self) -> QueueFold | None:
+        """What the log says of its queues."""
+        return self.partition.log.fold.part(QueueFold)
+
+    def progress(self, group: str) -> GroupProgress | None:
+        """What a group has done, if the partition knows it."""
+        fold = self.fold
+        return None if fold is None else fold.groups.get(group)
+
+    def queue(self, group: str, settings: GroupSettings) -> ShareQueue:
+        """The records as ``group`` takes them; one that is new begins. Raises ApiError."""
+        known = self.queues.get(group)
+        if known is not None:
+            known.configure(settings)
+            return known
+        if self.progress(group) is None and not settings.auto_offset_reset.startswith(BY_DURATION):
+            self.start_now(group, settings.auto_offset_reset)
+        queue = self.queues[group] = ShareQueue(self, group, settings)
+        return queue
+
+    def _check_count(self, group: str) -> None:
+        fold = self.fold
+        if fold is not None and len(fold.groups) >= MOST_GROUPS and group not in fold.groups:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{self.partition} knows {MOST_GROUPS} share groups already",
+            )
+
+    def start_now(self, group: str, reset: str) -> None:
+        """Have a group begin at the log's start, or at its end. Raises ApiError."""
+        offset = {
+            EARLIEST: self.partition.log.log_start_offset,
+            LATEST: self.partition.visible_end,
+        }.get(reset)
+        if offset is None:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"share.auto.offset.reset: {reset!r}")
+        self._start(group, offset, check=True)
+
+    async def find_start(self, group: str, settings: GroupSettings) -> None:
+        """Have a group that is new begin where its settings say. Raises ApiError."""
+        reset = settings.auto_offset_reset
+        if not reset.startswith(BY_DURATION):
+            self.start_now(group, reset)
+            return
+        since = self.clock.time_ms() - duration_ms(reset.removeprefix(BY_DURATION))
+        log = self.partition.log
+        found = await asyncio.to_thread(log.offset_for_timestamp, since)
+        if self.progress(group) is None:
+            end = self.partition.visible_end
+            self._start(group, end if found is None else min(found.offset, end), check=True)
+
+    def start(self, group: str, offset: int) -> "asyncio.Future[None]":
+        """Have a group begin at ``offset``, whatever it did; done when that is for good."""
+        return self._start(group, offset, check=False)
+
+    def _start(self, group: str, offset: int, *, check: bool) -> "asyncio.Future[None]":
+        self.check()
+        if check:
+            self._check_count(group)
+        acknowledged = self.journal.write(
+            Entry(group, [Change(ChangeKind.STARTED, offset, offset)])
+        )
+        acknowledged.add_done_callback(_retrieve)
+        self.journal.flush()
+        if self.progress(group) is None and acknowledged.done():
+            acknowledged.result()
+        queue = self.queues.get(group)
+        if queue is not None:
+            queue.begin()
+        return acknowledged
+
+    def check(self) -> None:
+        """Raise ApiError unless control records may be appended."""
+        if self.partition.error:
+            raise ApiError(self.partition.error)
+        if self.partition.log.config.qbus_mirror_source:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{self.partition} is the copy of another cluster's partition: its records are"
+                " taken there",
+            )
+
+    def mention(self) -> None:
+        """Say again what the groups have done that retention may soon forget.
+
+        A replica that begins with what is left of the log knows them by that.
+        """
+        fold, segments = self.fold, self.partition.log.full_segments()
+        if fold is None or not segments or self.partition.error:
+            return
+        active_from = segments[-1].end_offset
+        for name, progress in fold.groups.items():
+            if progress.mentioned_at < active_from:
+                start = max(progress.start, self.partition.log.log_start_offset)
+                if start:  # else the log has all there ever was
+                    change = Change(ChangeKind.ARCHIVED, 0, start - 1)
+                    self.journal.add(Entry(name, [change]))
+
+    def close(self, code: ErrorCode) -> None:
+        """Give out nothing any more."""
+        for queue in self.queues.values():
+            queue.close(code)
+        self.queues.clear()
+        self.batches.clear()
+
+
+class QueueService(PartitionListener):
+    """The queues of all partitions that this broker leads, by partition and share group."""
+
+    def __init__(
+        self, clock: Clock, dead_letters: DeadLetterTopics, cache: BatchCache | None = None
+    ) -> None:
+        """``cache``: bounds what is kept of the batches of all partitions."""
+        self._clock = clock
+        self._dead_letters = dead_letters
+        self._cache = cache or BatchCache()
+        self._led: dict[Partition, LedQueues] = {}
+
+    def register(self, tasks: BackgroundTasks, retention_interval_s: float) -> None:
+        """Add the tasks of the service."""
+        tasks.add("mention share groups", retention_interval_s, self.mention)
+
+    def __iter__(self) -> Iterator[ShareQueue]:
+        """The queues that somebody used since this broker leads their partitions."""
+        for led in list(self._led.values()):
+            yield from list(led.queues.values())
+
+    def queue(self, partition: Partition, group: str, settings: GroupSettings) -> ShareQueue:
+        """The records of a partition that is led here, as ``group`` takes them.
+
+        A group that is new begins where ``settings.auto_offset_reset`` says. A queue goes by the
+        settings that it was asked for with last. Raises ApiError.
+        """
+        return self._of(partition).queue(group, settings)
+
+    def _of(self, partition: Partition) -> LedQueues:
+        """Raises ApiError unless the partition is led here."""
+        led = self._led.get(partition)
+        if led is None or led.batches.log is not partition.log:
+            if led is not None:
+                led.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            led = LedQueues(partition, self._clock, self._cache, self._dead_letters)
+            led.check()
+            self._led[partition] = led
+        else:
+            led.check()
+        return led
+
+    @staticmethod
+    def groups(partition: Partition) -> list[str]:
+        """The share groups that a partition knows; any replica knows them."""
+        fold = partition.log.fold.part(QueueFold)
+        return [] if fold is None else list(fold.groups)
+
+    def describe(self, partition: Partition, group: str) -> QueueDescription | None:
+        """A group's state in a partition, if that knows it. Raises ApiError unless it leads."""
+        led = self._of(partition)
+        queue = led.queues.get(group)
+        if queue is not None and queue.state is not None:
+            return queue.describe()
+        progress = led.progress(group)
+        if progress is None:
+            return None
+        start = max(progress.start, partition.log.log_start_offset)
+        end = partition.visible_end
+        length = 0
+        if start < end:
+            hidden_between = partition.log.hidden_between
+            length = sum(
+                high - low + 1 - hidden_between(low, high + 1)
+                for low, high in progress.done.gaps(start, end - 1)
+            )
+        return QueueDescription(start, length, 0, 0, -1, QueueCounts())
+
+    async def set_start(self, partition: Partition, group: str, offset: int) -> None:
+        """Have a group begin at ``offset``, whatever it did; for good on return. Raises ApiError.
+
+        What is given out now is given out no more: it cannot be acknowledged.
+        """
+        log_start, end = partition.log.log_start_offset, partition.high_watermark
+        if not log_start <= offset <= end:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} has offsets from {log_start} to {end}"
+            )
+        await self._of(partition).start(group, offset)
+
+    async def delete(self, partition: Partition, group: str) -> None:
+        """Forget a group's state in a partition; for good on return. Raises ApiError."""
+        led = self._of(partition)
+        if led.progress(group) is not None:
+            acknowledged = led.journal.write(Entry(group, [Change(ChangeKind.FORGOTTEN, 0, 0)]))
+            led.journal.flush()
+            if led.progress(group) is None:
+                queue = led.queues.pop(group, None)
+                if queue is not None:
+                    queue.close(ErrorCode.GROUP_ID_NOT_FOUND)
+            await acknowledged
+
+    def mention(self) -> None:
+        """Say again in each log which groups there are, before retention takes where it says so."""
+        for led in list(self._led.values()):
+            led.mention()
+
+    # The partitions
+
+    def leading(self, partition: Partition, leader_epoch: int) -> None:  # noqa: ARG002
+        """See :class:`PartitionListener`: who had something has it no more."""
+        self.stepping_down(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        fold = partition.log.fold.part(QueueFold)
+        if fold is not None and fold.groups and not partition.log.config.qbus_mirror_source:
+            self._led[partition] = LedQueues(
+                partition, self._clock, self._cache, self._dead_letters
+            )
+
+    def stepping_down(self, partition: Partition, code: ErrorCode) -> None:
+        """See :class:`PartitionListener`."""
+        led = self._led.pop(partition, None)
+        if led is not None:
+            led.close(code)
+
+    def closed(self, partition: Partition) -> None:
+        """See :class:`PartitionListener`."""
+        self.stepping_down(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def high_watermark_moved(self, partition: Partition, offset: int) -> None:  # noqa: ARG002
+        """See :class:`PartitionListener`."""
+        led = self._led.get(partition)
+        if led is not None:
+            for queue in led.queues.values():
+                queue.advanced()
+
+    def stop(self) -> None:
+        """Give out nothing any more."""
+        for led in list(self._led.values()):
+            led.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._led.clear()
+
+
+def duration_ms(text: str) -> int:
+    """The milliseconds of an ISO 8601 duration of days and less. Raises ApiError."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()) or text.endswith("T"):
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{text!r} is no duration such as PT1H or P1DT12H")
+    days, hours, minutes, seconds, fraction = match.groups()
+    whole_s = 0
+    for count, unit_s in ((days, 86_400), (hours, 3_600), (minutes, 60), (seconds, 1)):
+        whole_s += unit_s * int(count or 0)
+    return 1000 * whole_s + int((fraction or "0").ljust(3, "0")[:3])
+
+
+def _retrieve(future: "asyncio.Future[None]") -> None:
+    """What this failed with is known otherwise."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,633 @@
+"""Who has which records of a partition now, and what comes next: the part that is not stored.
+
+It begins with what the log says (:class:`~.fold.GroupProgress`) and ends with the broker's
+leadership: a new leader gives out again whatever was given out and is not done. Nothing here does
+IO, asks for the time, or waits.
+
+Each offset from the group's start on is in one of these places:
+
+- done, as the fold says;
+- *fresh*: at or behind ``next_fresh``, nobody has looked at it yet;
+- *ready*: it was given out before, or passed over, and may be given out at once;
+- *waiting*: it was given out before, and is not given out before a time;
+- *leased*: a member has it, or the broker itself works on it;
+- *void*: there is no record.
+
+Locks run by a clock that never goes back, in milliseconds. The times before which records are not
+given out are of the wall clock: they outlive the broker.
+"""
+
+import heapq
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.records.control import Change, ChangeKind, History
+
+from .fold import GroupProgress
+from .ranges import RangeMap, Span
+from .settings import GroupSettings
+from .types import AckRange, AckType, QueueCounts, RecordState, RecordStatus
+
+MOST_RETURNED: Final = 100_000
+"""How many returned records of a group there may be before nothing fresh is given out."""
+
+FOREVER: Final = 1 << 62
+FRESH: Final = History()
+"""The history of what was never given out."""
+
+
+class LeaseKind(IntEnum):
+    """Why a record is not given out.
+
+    MEMBER: a member has it. HELD: somebody asked that nobody gets it for a time. SETTLING: a
+    control record about it is being stored. MOVING: it goes to the dead letter topic, or is
+    dropped.
+    """
+
+    MEMBER = 0
+    HELD = 1
+    SETTLING = 2
+    MOVING = 3
+
+
+class Lease:
+    """What keeps records from being given out, until a time of the clock that never goes back.
+
+    ``history``: what they went through before this delivery.
+    """
+
+    __slots__ = ("history", "kind", "member", "until_ms")
+
+    def __init__(self, kind: LeaseKind, member: str, until_ms: int, history: History) -> None:
+        self.kind = kind
+        self.member = member
+        self.until_ms = until_ms
+        self.history = history
+
+
+class Place(IntEnum):
+    """Where records were before something was begun with them."""
+
+    FRESH = 0
+    READY = 1
+    WAITING = 2
+    LEASED = 3
+
+
+class Origin(NamedTuple):
+    """Records that something was begun with, and where they were: to put them back."""
+
+    first: int
+    last: int
+    place: Place
+    history: History
+    lease: Lease | None = None
+
+
+class Given(NamedTuple):
+    """Records given out, all with the same history before this delivery."""
+
+    first: int
+    last: int
+    history: History
+
+
+class Settlement(NamedTuple):
+    """What was begun: control records to store, and where their records were.
+
+    One of :meth:`QueueState.stored` and :meth:`QueueState.failed` follows. ``counts``: what is to
+    be counted then.
+    """
+
+    changes: list[Change]
+    origins: list[Origin]
+    counts: QueueCounts = QueueCounts()
+
+
+class Reason(IntEnum):
+    """Why a record that was never given out is archived."""
+
+    FILTERED = 0
+    EXPIRED = 1
+
+
+class QueueState:
+    """One group's records of one partition that is led here."""
+
+    __slots__ = (
+        "_counts",
+        "_expiries",
+        "_taken",
+        "_wakeups",
+        "leases",
+        "moving",
+        "next_fresh",
+        "progress",
+        "ready",
+        "settings",
+        "voids",
+        "waiting",
+    )
+
+    def __init__(
+        self, progress: GroupProgress, settings: GroupSettings, log_start: int, wall_ms: int
+    ) -> None:
+        """``progress`` is the fold's, which changes as control records are appended."""
+        self.progress = progress
+        self.settings = settings
+        self.next_fresh = max(progress.start, log_start)
+        self.leases: RangeMap[Lease] = RangeMap()
+        self.ready: RangeMap[History] = RangeMap()
+        self.waiting: RangeMap[History] = RangeMap()
+        self.voids: RangeMap[bool] = RangeMap()
+        self._counts = QueueCounts()
+        self._taken = 0
+        self.moving: list[Given] = []
+        """What is to be given up next: whoever drives this takes it over."""
+        self._expiries: list[tuple[int, int, int]] = []  # heap: until, first, last
+        self._wakeups: list[tuple[int, int, int]] = []  # heap: not before, first, last
+        for span in progress.returned:
+            self._returned(span.first, span.last, span.value, wall_ms)
+
+    # Looking at what is fresh
+
+    def fresh(self, first: int, last: int) -> list[tuple[int, int]]:
+        """What of these offsets, all at or behind ``next_fresh``, nobody has to do with yet."""
+        free = self.progress.done.gaps(max(first, self.progress.start), last)
+        for places in (self.leases, self.ready, self.waiting, self.voids):
+            if len(places):
+                free = [gap for low, high in free for gap in places.gaps(low, high)]
+        return free
+
+    def add_void(self, first: int, last: int) -> None:
+        """There are no records from ``first`` to ``last``."""
+        first = max(first, self.progress.start)
+        if first <= last:
+            for low, high in self.progress.done.gaps(first, last):
+                self.voids.set(low, high, True)
+
+    def pass_to(self, offset: int) -> None:
+        """Nothing before ``offset`` is fresh any more."""
+        self.next_fresh = max(self.next_fresh, offset)
+
+    def pass_void(self, first: int, last: int) -> None:
+        """There are no records from ``first`` to ``last``, where the next fresh one would be."""
+        self.add_void(first, last)
+        self.pass_to(last + 1)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether any more may be given out."""
+        return self.leases.size < self.settings.partition_max_locks
+
+    @property
+    def room(self) -> int:
+        """How many more may be given out."""
+        return max(self.settings.partition_max_locks - self.leases.size, 0)
+
+    @property
+    def is_clogged(self) -> bool:
+        """Whether so many were returned that nothing fresh is given out."""
+        return self.progress.returned.size >= MOST_RETURNED
+
+    # Giving out
+
+    def give(self, first: int, last: int, member: str, until_ms: int) -> list[Given]:
+        """Give out these records to ``member``; they are fresh or ready."""
+        given = [Given(*span) for span in self.ready.cut(first, last)]
+        position = first
+        parts: list[Given] = []
+        for part in given:
+            if part.first > position:
+                parts.append(Given(position, part.first - 1, FRESH))
+            parts.append(part)
+            position = part.last + 1
+        if position <= last:
+            parts.append(Given(position, last, FRESH))
+        for part in parts:
+            lease = Lease(LeaseKind.MEMBER, member, until_ms, part.history)
+            self._lease(part.first, part.last, lease)
+        self._taken += last - first + 1
+        return parts
+
+    @property
+    def counts(self) -> QueueCounts:
+        """What was done since this began."""
+        return self._counts._replace(taken=self._counts.taken + self._taken)
+
+    def _lease(self, first: int, last: int, lease: Lease) -> None:
+        self.leases.set(first, last, lease)
+        if lease.until_ms < FOREVER:
+            heapq.heappush(self._expiries, (lease.until_ms, first, last))
+            if len(self._expiries) > 2 * len(self.leases) + 1000:
+                self._expiries = [
+                    (span.value.until_ms, span.first, span.last)
+                    for span in self.leases
+                    if span.value.until_ms < FOREVER
+                ]
+                heapq.heapify(self._expiries)
+
+    def drop(self, first: int, last: int, reason: Reason) -> Settlement:
+        """Give these records, which are fresh or ready, to nobody: they are archived."""
+        count = last - first + 1
+        counts = (
+            QueueCounts(filtered=count) if reason is Reason.FILTERED else QueueCounts(expired=count)
+        )
+        changes = [self._done(ChangeKind.ARCHIVED, first, last)]
+        return Settlement(changes, self._begin(first, last), counts)
+
+    def give_at_most_once(self, offset: int) -> tuple[Settlement, History]:
+        """Have a record that is fresh or ready done before it is given out; what it went through.
+
+        It may be given out when that is stored.
+        """
+        history = self.ready.at(offset) or FRESH
+        changes = [self._done(ChangeKind.ACKNOWLEDGED, offset, offset)]
+        counts = QueueCounts(taken=1, acknowledged=1)
+        return Settlement(changes, self._begin(offset, offset), counts), history
+
+    def archive_moved(self, first: int, last: int, *, is_stored: bool) -> Settlement:
+        """Finish records that were to be moved; ``is_stored``: in the dead letter topic."""
+        count = last - first + 1
+        counts = QueueCounts(dead_letters=count) if is_stored else QueueCounts(dropped=count)
+        changes = [self._done(ChangeKind.ARCHIVED, first, last)]
+        return Settlement(changes, self._begin(first, last), counts)
+
+    def is_moving(self, offset: int) -> bool:
+        """Whether the record at ``offset`` is still to be moved."""
+        lease = self.leases.at(offset)
+        return lease is not None and lease.kind is LeaseKind.MOVING
+
+    def _begin(self, first: int, last: int) -> list[Origin]:
+        """Take records from where they are, to store something about them."""
+        origins: list[Origin] = []
+        taken: RangeMap[bool] = RangeMap()
+        for lease in self.leases.cut(first, last):
+            history = lease.value.history
+            origins.append(Origin(lease.first, lease.last, Place.LEASED, history, lease.value))
+        for place, spans in (
+            (Place.READY, self.ready.cut(first, last)),
+            (Place.WAITING, self.waiting.cut(first, last)),
+        ):
+            origins += [Origin(span.first, span.last, place, span.value) for span in spans]
+        for origin in origins:
+            taken.set(origin.first, origin.last, True)
+        for low, high in taken.gaps(first, last):
+            origins += [
+                Origin(begin, end, Place.FRESH, FRESH)
+                for begin, end in self.progress.done.gaps(max(low, self.progress.start), high)
+            ]
+        for origin in origins:
+            settling = Lease(LeaseKind.SETTLING, "", FOREVER, origin.history)
+            self.leases.set(origin.first, origin.last, settling)
+        return origins
+
+    def _done(self, kind: ChangeKind, first: int, last: int) -> Change:
+        """The change that finishes records, with the offsets beside them that have none."""
+        if len(self.voids):
+            before = self.voids.find(first - 1)
+            if before is not None:
+                first = before.first
+            behind = self.voids.find(last + 1)
+            if behind is not None:
+                last = behind.last
+        return Change(kind, first, last)
+
+    # Acknowledging
+
+    def acknowledge(
+        self, member: str, ranges: list[AckRange], now_ms: int, wall_ms: int
+    ) -> Settlement:
+        """Begin what a member says of the records that it has: all of it, or nothing.
+
+        Raises ApiError: INVALID_RECORD_STATE where ``member`` does not have one of them,
+        INVALID_REQUEST where ranges overlap, or mean nothing.
+        """
+        found: list[tuple[AckRange, list[Span[Lease]]]] = []
+        end = -1
+        for ack in sorted(ranges):
+            if ack.first <= end or ack.last < ack.first or not 0 <= ack.type <= AckType.RENEW:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"acknowledgement {ack.type} of the records from {ack.first} to {ack.last}",
+                )
+            end = ack.last
+            spans = self.leases.spans(ack.first, ack.last)
+            position = ack.first
+            for span in spans:
+                lease = span.value
+                if span.first != position or not _has(lease, member):
+                    break
+                position = span.last + 1
+            if position <= ack.last:
+                raise ApiError(
+                    ErrorCode.INVALID_RECORD_STATE,
+                    f"the record at offset {position} is not locked by {member or 'nobody'}",
+                )
+            found.append((ack, spans))
+        changes: list[Change] = []
+        origins: list[Origin] = []
+        counts = QueueCounts()
+        for ack, spans in found:
+            if ack.type == AckType.RENEW:
+                until_ms = now_ms + self.settings.lock_ms
+                for span in spans:
+                    self._renew(span, until_ms)
+                continue
+            for span in spans:
+                change = self._answer(ack, span, wall_ms)
+                counts = _sum(counts, _counted(ack, span, change))
+                changes.append(change)
+            origins += self._begin(ack.first, ack.last)
+        return Settlement(_joined(changes), origins, counts)
+
+    def _renew(self, span: Span[Lease], until_ms: int) -> None:
+        known = span.value
+        lease = Lease(known.kind, known.member, until_ms, known.history)
+        self._lease(span.first, span.last, lease)
+
+    def _answer(self, ack: AckRange, span: Span[Lease], wall_ms: int) -> Change:
+        first, last, lease = span
+        if ack.type == AckType.ACCEPT:
+            return self._done(ChangeKind.ACKNOWLEDGED, first, last)
+        if ack.type == AckType.GAP:
+            return self._done(ChangeKind.ARCHIVED, first, last)
+        history = _delivered(lease.history)
+        if ack.type == AckType.REJECT:
+            return self._return(first, last, history._replace(rejected=True), 0, wall_ms)
+        if ack.nack:
+            history = history._replace(nacks=history.nacks + 1)
+        return self._return(first, last, history, ack.delay_ms, wall_ms)
+
+    def _return(
+        self, first: int, last: int, history: History, delay_ms: int, wall_ms: int
+    ) -> Change:
+        """The change for records that are to be given out again, or given up."""
+        if self.is_over(history) and not self.settings.dead_letter_topic:
+            return self._done(ChangeKind.ARCHIVED, first, last)
+        if delay_ms < 0:
+            delay_ms = self.settings.backoff_after(history.deliveries)
+        not_before = wall_ms + delay_ms if delay_ms else 0
+        history = history._replace(not_before=not_before)
+        return Change(ChangeKind.RETURNED, first, last, history)
+
+    def is_over(self, history: History) -> bool:
+        """Whether a record with this history is not to be given out any more."""
+        limit = self.settings.delivery_limit
+        return history.rejected or 0 < limit <= history.deliveries
+
+    # What comes of what was begun
+
+    def stored(self, settlement: Settlement, wall_ms: int) -> None:
+        """The changes are in the log, and in ``progress``."""
+        self._counts = _sum(self._counts, settlement.counts)
+        for origin in settlement.origins:
+            for span in self.leases.cut(origin.first, origin.last):
+                if span.value.kind is not LeaseKind.SETTLING:  # it was begun anew meanwhile
+                    self.leases.set(*span)
+        for change in settlement.changes:
+            if change.kind is ChangeKind.RETURNED:
+                for known in self.progress.returned.spans(change.first, change.last):
+                    self._returned(known.first, known.last, known.value, wall_ms)
+            elif len(self.voids):
+                self.voids.cut(change.first, change.last)
+
+    def _returned(self, first: int, last: int, history: History, wall_ms: int) -> None:
+        if self.is_over(history):
+            self.leases.set(first, last, Lease(LeaseKind.MOVING, "", FOREVER, history))
+            self.moving.append(Given(first, last, history))
+        elif history.not_before > wall_ms:
+            self._wait(first, last, history)
+        else:
+            self.ready.set(first, last, history)
+
+    def _wait(self, first: int, last: int, history: History) -> None:
+        self.waiting.set(first, last, history)
+        heapq.heappush(self._wakeups, (history.not_before, first, last))
+
+    def failed(self, settlement: Settlement) -> None:
+        """The changes could not be stored: everything is as it was before."""
+        start = self.progress.start
+        for origin in settlement.origins:
+            first = max(origin.first, start)
+            if first > origin.last:
+                continue
+            self.leases.cut(first, origin.last)
+            if origin.place is Place.LEASED:
+                assert origin.lease is not None
+                self._lease(first, origin.last, origin.lease)
+            elif origin.place is Place.WAITING:
+                self._wait(first, origin.last, origin.history)
+            elif origin.place is Place.READY:
+                self.ready.set(first, origin.last, origin.history)
+            elif first < self.next_fresh:
+                self.ready.set(first, min(origin.last, self.next_fresh - 1), FRESH)
+
+    # Time
+
+    def next_expiry(self) -> int | None:
+        """When the next lock may run out."""
+        return self._expiries[0][0] if self._expiries else None
+
+    def next_wakeup(self) -> int | None:
+        """When, by the wall clock, the next record that waits may be given out."""
+        return self._wakeups[0][0] if self._wakeups else None
+
+    def expire(self, now_ms: int, wall_ms: int) -> Settlement:
+        """Begin to return the records whose locks ran out."""
+        changes: list[Change] = []
+        origins: list[Origin] = []
+        timeouts = dropped = 0
+        for first, last in self._expired(now_ms):
+            for span in self.leases.spans(first, last):
+                lease = span.value
+                if lease.until_ms > now_ms:
+                    continue
+                if lease.kind is LeaseKind.HELD:
+                    self.leases.cut(span.first, span.last)
+                    self.ready.set(span.first, span.last, lease.history)
+                    continue
+                history = _delivered(lease.history)
+                history = history._replace(timeouts=history.timeouts + 1)
+                change = self._return(span.first, span.last, history, -1, wall_ms)
+                count = span.last - span.first + 1
+                timeouts += count
+                dropped += count if change.kind is ChangeKind.ARCHIVED else 0
+                changes.append(change)
+                origins += self._begin(span.first, span.last)
+        counts = QueueCounts(timeouts=timeouts, dropped=dropped)
+        return Settlement(_joined(changes), origins, counts)
+
+    def _expired(self, now_ms: int) -> Iterator[tuple[int, int]]:
+        expiries = self._expiries
+        while expiries and expiries[0][0] <= now_ms:
+            _, first, last = heapq.heappop(expiries)
+            yield first, last
+
+    def wake(self, wall_ms: int) -> int:
+        """Have records ready whose time has come; how many."""
+        wakeups = self._wakeups
+        count = 0
+        while wakeups and wakeups[0][0] <= wall_ms:
+            not_before, first, last = heapq.heappop(wakeups)
+            for span in self.waiting.spans(first, last):
+                if span.value.not_before <= not_before:
+                    self.waiting.cut(span.first, span.last)
+                    self.ready.set(*span)
+                    count += span.last - span.first + 1
+        return count
+
+    # Single records, whoever has them
+
+    def settle(self, offset: int) -> Settlement | None:
+        """Begin to finish a record; None: it is done, or about to be."""
+        if self.progress.is_done(offset) or self.voids.at(offset) is not None:
+            return None
+        lease = self.leases.at(offset)
+        if lease is not None and lease.kind is LeaseKind.SETTLING:
+            return None
+        changes = [self._done(ChangeKind.ACKNOWLEDGED, offset, offset)]
+        return Settlement(changes, self._begin(offset, offset), QueueCounts(acknowledged=1))
+
+    def put_back(
+        self, offset: int, *, nack: bool, delay_ms: int, wall_ms: int
+    ) -> Settlement | None:
+        """Begin to return a record that somebody has, or that waits; None: it is not so.
+
+        Without ``nack`` that counts as a time-out.
+        """
+        lease = self.leases.at(offset)
+        if lease is not None and lease.kind is LeaseKind.MEMBER:
+            history = _delivered(lease.history)
+        elif lease is not None and lease.kind is LeaseKind.HELD:
+            history = lease.history
+        else:
+            waiting = self.waiting.at(offset) if lease is None else None
+            if waiting is None:
+                return None
+            history = waiting
+        if nack:
+            history = history._replace(nacks=history.nacks + 1)
+        else:
+            history = history._replace(timeouts=history.timeouts + 1)
+        change = self._return(offset, offset, history, delay_ms, wall_ms)
+        dropped = 1 if change.kind is ChangeKind.ARCHIVED else 0
+        counts = QueueCounts(released=1, dropped=dropped)
+        return Settlement([change], self._begin(offset, offset), counts)
+
+    def hold(self, offset: int, until_ms: int) -> bool:
+        """Give out a record that is fresh, ready or waiting to nobody until then; whether it is."""
+        if self.leases.at(offset) is not None or self.progress.is_done(offset):
+            return False
+        history = FRESH
+        for span in (*self.ready.cut(offset, offset), *self.waiting.cut(offset, offset)):
+            history = span.value
+        self._lease(offset, offset, Lease(LeaseKind.HELD, "", until_ms, history))
+        return True
+
+    def extend(self, offset: int, until_ms: int) -> bool:
+        """Have nobody else get a record until then; False: it is done, or about to be."""
+        lease = self.leases.at(offset)
+        if lease is None:
+            return self.hold(offset, until_ms)
+        if lease.kind not in {LeaseKind.MEMBER, LeaseKind.HELD}:
+            return False
+        self._renew(Span(offset, offset, lease), until_ms)
+        return True
+
+    def release_member(self, member: str) -> int:
+        """Have ready what a member had, as if it never had it; how many records."""
+        spans = [span for span in self.leases if _has(span.value, member)]
+        for span in spans:
+            self.leases.cut(span.first, span.last)
+            self.ready.set(span.first, span.last, span.value.history)
+        return sum(span.last - span.first + 1 for span in spans)
+
+    def trim(self, log_start: int) -> Settlement | None:
+        """Begin to finish what retention has taken; None: there is nothing of it."""
+        start = self.progress.start
+        if log_start <= start:
+            return None
+        for places in (self.ready, self.waiting, self.leases, self.voids):
+            places.cut(start, log_start - 1)
+        self.pass_to(log_start)
+        return Settlement([Change(ChangeKind.ARCHIVED, start, log_start - 1)], [])
+
+    def state_of(self, offset: int, now_ms: int, wall_ms: int) -> RecordState:
+        """Where the record at ``offset`` stands, if there is one."""
+        if self.progress.is_done(offset):
+            return RecordState(RecordStatus.ACKED)
+        if self.voids.at(offset) is not None:
+            return RecordState(RecordStatus.UNKNOWN)
+        lease = self.leases.at(offset)
+        if lease is not None:
+            deliveries, nacks, timeouts, *_ = lease.history
+            if lease.kind is LeaseKind.MEMBER:
+                deliveries += 1
+            left_ms = max(lease.until_ms - now_ms, 0) if lease.until_ms < FOREVER else -1
+            return RecordState(
+                RecordStatus.ACTIVE, deliveries, nacks, timeouts, lease.member, left_ms
+            )
+        status, left_ms, history = RecordStatus.QUEUED, -1, self.ready.at(offset)
+        waiting = self.waiting.at(offset)
+        if waiting is not None:
+            status, history = RecordStatus.ACTIVE, waiting
+            left_ms = max(waiting.not_before - wall_ms, 0)
+        if history is None:
+            history = FRESH
+        return RecordState(status, history.deliveries, history.nacks, history.timeouts, "", left_ms)
+
+    @property
+    def in_flight(self) -> int:
+        """How many records members have."""
+        return sum(
+            span.last - span.first + 1
+            for span in self.leases
+            if span.value.kind is LeaseKind.MEMBER
+        )
+
+    def known_from(self, offset: int) -> int:
+        """Of how many offsets from ``offset`` on, which is fresh, something is known already."""
+        places = (self.progress.done, self.leases, self.ready, self.waiting)
+        return sum(place.size_from(offset) for place in places)
+
+
+def _has(lease: Lease, member: str) -> bool:
+    return lease.kind is LeaseKind.MEMBER and lease.member == member
+
+
+def _delivered(history: History) -> History:
+    return history._replace(deliveries=history.deliveries + 1)
+
+
+def _counted(ack: AckRange, span: Span[Lease], change: Change) -> QueueCounts:
+    """What is to be counted when ``change``, the answer to ``ack``, is stored."""
+    count = span.last - span.first + 1
+    if ack.type == AckType.ACCEPT:
+        return QueueCounts(acknowledged=count)
+    released = count if ack.type == AckType.RELEASE else 0
+    is_dropped = ack.type != AckType.GAP and change.kind is ChangeKind.ARCHIVED
+    return QueueCounts(released=released, dropped=count if is_dropped else 0)
+
+
+def _sum(one: QueueCounts, other: QueueCounts) -> QueueCounts:
+    return QueueCounts(*[a + b for a, b in zip(one, other, strict=True)])
+
+
+def _joined(changes: list[Change]) -> list[Change]:
+    """The same changes, neighbours that say the same in one."""
+    joined: list[Change] = []
+    for change in changes:
+        if joined:
+            before = joined[-1]
+            if (
+                before.kind is change.kind
+                and before.history == change.history
+                and before.last + 1 >= change.first >= before.first
+            ):
+                joined[-1] = before._replace(last=max(before.last, change.last))
+                continue
+        joined.append(change)
+    return joined
