@@ -33,7 +33,7 @@ class StoredBatch:
     Of a batch that has a record for each of its offsets nothing is decoded before it is asked for.
     """
 
-    __slots__ = ("_offsets", "_payload", "_positions", "has_ttl", "header", "raw")
+    __slots__ = ("_offsets", "_one", "_payload", "_positions", "has_ttl", "header", "raw")
 
     def __init__(self, header: BatchHeader, raw: bytes) -> None:
         """Raises CorruptBatch."""
@@ -42,6 +42,7 @@ class StoredBatch:
         self._payload: bytes | None = None
         self._positions: array[int] | None = None
         self._offsets: array[int] | None = None
+        self._one: BatchHeader | None = None  # of a batch with one record, of the same kind
         if not self.is_dense:
             self._find_offsets()
         self.has_ttl = self._may_have_ttl()
@@ -115,7 +116,11 @@ class StoredBatch:
             return []
         positions = self.positions
         payload = self.payload[positions[begin] : positions[end]]
-        part = self.header._replace(records_count=end - begin)
+        part = self._one
+        if end - begin > 1 or part is None:
+            part = self.header._replace(records_count=end - begin)
+            if end - begin == 1:
+                self._one = part
         return codec.twin.Decoder(payload, part, "", 0, 0).take(len(payload) + 1)
 
 

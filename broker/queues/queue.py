@@ -133,6 +133,7 @@ class ShareQueue:
         self._promised_at = 0.0
         self._settled: dict[int, list[Settled]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._planned_for: tuple[int | None, int | None, bool] | None = None  # what it waits for
         self._retry_at = float("-inf")
         self._failures = LogThrottle(self._clock)
         self._complaints = LogThrottle(self._clock, 60.0)
@@ -658,9 +659,14 @@ class ShareQueue:
         return is_extended
 
     async def release_member(self, member: str) -> None:
-        """Have what ``member`` has given out again, as if it never had it: its session is over."""
-        if self._state is not None and self._closed is None and self._state.release_member(member):
-            self._notify()
+        """Have what ``member`` has given out again: its session is over.
+
+        That the records were given out counts. Stored for good on return. Raises ApiError.
+        """
+        if self._state is not None and self._closed is None:
+            settlement = self._state.release_member(member, self._clock.time_ms())
+            if settlement.changes:
+                await self._write(self._state, settlement)
 
     def state_of(self, offset: int) -> RecordState:
         """Where a record stands."""
@@ -882,13 +888,18 @@ class ShareQueue:
         state = self._state
         if state is None or self._closed is not None:
             return
-        wait_s = float("inf")
         expiry, wakeup = state.next_expiry(), state.next_wakeup()
+        has_promised = self._promised > 0 and len(self._waiters) > 0
+        plan = (expiry, wakeup, has_promised)
+        if plan == self._planned_for and self._timer is not None:
+            return
+        self._planned_for = plan
+        wait_s = float("inf")
         if expiry is not None:
             wait_s = (expiry - self._now_ms) / 1000
         if wakeup is not None:
             wait_s = min(wait_s, (wakeup - self._clock.time_ms()) / 1000)
-        if self._promised and self._waiters:
+        if has_promised:
             wait_s = min(wait_s, _PROMISE_S)
         if wait_s == float("inf"):
             return

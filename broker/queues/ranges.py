@@ -49,6 +49,11 @@ class RangeMap(Generic[V]):
             return self._values[number]
         return None
 
+    @property
+    def end(self) -> int:
+        """The offset behind all that have a value."""
+        return self._lasts[-1] + 1 if self._lasts else 0
+
     def find(self, offset: int) -> Span[V] | None:
         """The range that has ``offset``, if one has."""
         number = self._at(offset)
@@ -115,7 +120,12 @@ class RangeMap(Generic[V]):
         """Take the values of the offsets from ``first`` to ``last`` away; what they were."""
         firsts, lasts, values = self._firsts, self._lasts, self._values
         begin = number = self._at(first)
-        removed: list[Span[V]] = []
+        if number < len(firsts) and firsts[number] == first and lasts[number] == last:
+            removed = [Span(first, last, values[number])]
+            del firsts[number], lasts[number], values[number]
+            self.size -= last - first + 1
+            return removed
+        removed = []
         while number < len(firsts) and firsts[number] <= last:
             low, high = max(firsts[number], first), min(lasts[number], last)
             removed.append(Span(low, high, values[number]))

@@ -43,11 +43,8 @@ class LedQueues:
         self.loading = asyncio.Lock()
         self.dead_letters = dead_letters
         self.queues: dict[str, ShareQueue] = {}
-
-    @property
-    def fold(self) -> QueueFold | None:
-        """What the log says of its queues."""
-        return self.partition.log.fold.part(QueueFold)
+        # What the log says of its queues: it is not replaced as long as the partition is led here.
+        self.fold = partition.log.fold.part(QueueFold)
 
     def progress(self, group: str) -> GroupProgress | None:
         """What a group has done, if the partition knows it."""

@@ -34,6 +34,7 @@ MOST_RETURNED: Final = 100_000
 """How many returned records of a group there may be before nothing fresh is given out."""
 
 FOREVER: Final = 1 << 62
+NO_COUNTS: Final = QueueCounts()
 FRESH: Final = History()
 """The history of what was never given out."""
 
@@ -155,9 +156,9 @@ class QueueState:
 
     def fresh(self, first: int, last: int) -> list[tuple[int, int]]:
         """What of these offsets, all at or behind ``next_fresh``, nobody has to do with yet."""
-        free = self.progress.done.gaps(max(first, self.progress.start), last)
-        for places in (self.leases, self.ready, self.waiting, self.voids):
-            if len(places):
+        free = [(max(first, self.progress.start), last)]
+        for places in (self.progress.done, self.leases, self.ready, self.waiting, self.voids):
+            if places.end > first:
                 free = [gap for low, high in free for gap in places.gaps(low, high)]
         return free
 
@@ -196,14 +197,14 @@ class QueueState:
 
     def give(self, first: int, last: int, member: str, until_ms: int) -> list[Given]:
         """Give out these records to ``member``; they are fresh or ready."""
-        given = [Given(*span) for span in self.ready.cut(first, last)]
-        position = first
         parts: list[Given] = []
-        for part in given:
-            if part.first > position:
-                parts.append(Given(position, part.first - 1, FRESH))
-            parts.append(part)
-            position = part.last + 1
+        position = first
+        if len(self.ready):
+            for span in self.ready.cut(first, last):
+                if span.first > position:
+                    parts.append(Given(position, span.first - 1, FRESH))
+                parts.append(Given(*span))
+                position = span.last + 1
         if position <= last:
             parts.append(Given(position, last, FRESH))
         for part in parts:
@@ -284,6 +285,16 @@ class QueueState:
             self.leases.set(origin.first, origin.last, settling)
         return origins
 
+    def _begin_leased(self, spans: list[Span[Lease]]) -> list[Origin]:
+        """The same for records that are all leased, as ``spans`` say."""
+        origins = []
+        for span in spans:
+            history = span.value.history
+            origins.append(Origin(span.first, span.last, Place.LEASED, history, span.value))
+            settling = Lease(LeaseKind.SETTLING, "", FOREVER, history)
+            self.leases.set(span.first, span.last, settling)
+        return origins
+
     def _done(self, kind: ChangeKind, first: int, last: int) -> Change:
         """The change that finishes records, with the offsets beside them that have none."""
         if len(self.voids):
@@ -329,7 +340,7 @@ class QueueState:
             found.append((ack, spans))
         changes: list[Change] = []
         origins: list[Origin] = []
-        counts = QueueCounts()
+        counts = NO_COUNTS
         for ack, spans in found:
             if ack.type == AckType.RENEW:
                 until_ms = now_ms + self.settings.lock_ms
@@ -338,10 +349,11 @@ class QueueState:
                 continue
             for span in spans:
                 change = self._answer(ack, span, wall_ms)
-                counts = _sum(counts, _counted(ack, span, change))
+                more = _counted(ack, span, change)
+                counts = more if counts is NO_COUNTS else _sum(counts, more)
                 changes.append(change)
-            origins += self._begin(ack.first, ack.last)
-        return Settlement(_joined(changes), origins, counts)
+            origins += self._begin_leased(spans)
+        return Settlement(_joined(changes) if len(changes) > 1 else changes, origins, counts)
 
     def _renew(self, span: Span[Lease], until_ms: int) -> None:
         known = span.value
@@ -537,13 +549,14 @@ class QueueState:
         self._renew(Span(offset, offset, lease), until_ms)
         return True
 
-    def release_member(self, member: str) -> int:
-        """Have ready what a member had, as if it never had it; how many records."""
-        spans = [span for span in self.leases if _has(span.value, member)]
-        for span in spans:
-            self.leases.cut(span.first, span.last)
-            self.ready.set(span.first, span.last, span.value.history)
-        return sum(span.last - span.first + 1 for span in spans)
+    def release_member(self, member: str, wall_ms: int) -> Settlement:
+        """Begin to return all that a member has. The deliveries count: it may have died of them."""
+        ranges = [
+            AckRange(span.first, span.last, AckType.RELEASE, 0)
+            for span in self.leases
+            if _has(span.value, member)
+        ]
+        return self.acknowledge(member, ranges, 0, wall_ms)
 
     def trim(self, log_start: int) -> Settlement | None:
         """Begin to finish what retention has taken; None: there is nothing of it."""

@@ -69,14 +69,6 @@ class Checks:
         """Nobody has a record any more."""
         self.holders.pop(record, None)
 
-    def released_unseen(self, record: int) -> None:
-        """A delivery counts for nothing: the member's session is over."""
-        self.holders.pop(record, None)
-        if record in self.counted:
-            self.counted[record] -= 1
-            if not self.counted[record]:
-                del self.counted[record]
-
     def all_before(self, records: list[int]) -> None:
         """The group's start is behind these records."""
         for record in records:

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from qbus.broker.queues.fold import GroupProgress, QueueFold
-from qbus.broker.queues.ranges import Span
 from qbus.broker.queues.settings import GroupSettings
-from qbus.broker.queues.state import FOREVER, QueueState, Reason, Settlement
+from qbus.broker.queues.state import QueueState, Reason, Settlement
 from qbus.broker.queues.types import AckRange, AckType
 from qbus.errors import ApiError
 from qbus.records.control import (
@@ -412,12 +411,18 @@ class Cluster:
                 self.checks.holders[record] = (holder[0], now_ms + LOCK_MS)
 
     def end_session(self, member: str) -> None:
-        held = [span for span in self.state.leases if span.value.member == member and is_held(span)]
-        self.state.release_member(member)
-        for span in held:
-            for record in self.records(span.first, span.last):
-                self.checks.released_unseen(record)
-                self.checks.taken[record] -= 1
+        settlement = self.state.release_member(member, self.wall_ms)
+        returned = [
+            record
+            for origin in settlement.origins
+            for record in self.records(origin.first, origin.last)
+        ]
+        if settlement.changes:
+            count = len(self.leader.log)
+            self.store(settlement, lambda: self.answered([], returned))
+            if len(self.leader.log) > count:
+                for record in returned:
+                    self.checks.let_go(record)
 
     def pass_time(self, most_ms: int) -> None:
         ms = self.rng.randint(0, most_ms)
@@ -477,11 +482,6 @@ class Cluster:
         for replica in self.replicas:
             replica.is_in_sync = True
         self.commit(all_replicas=True)
-
-
-def is_held(span: Span) -> bool:
-    """Whether a member has these records."""
-    return bool(span.value.member) and span.value.until_ms < FOREVER
 
 
 def summary(fold: QueueFold) -> object:
