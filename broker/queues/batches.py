@@ -6,7 +6,7 @@ one record after the other so reads each batch once.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -22,6 +22,7 @@ from .ranges import RangeMap
 
 _MOST_BYTES: Final = 64 << 20
 _READ_BYTES: Final = 256 << 10
+_LEAST_READ_BYTES: Final = 16 << 10
 _ONE_BYTE: Final = 0x80  # from which on a length takes more
 _SPAN_BYTES: Final = 200  # that a range takes besides its batch
 _TTL_NAME: Final = TTL.encode()
@@ -169,17 +170,31 @@ class BatchCache:
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most_bytes = most_bytes
         self._read: OrderedDict[tuple[LogBatches, int], int] = OrderedDict()
+        self._owners: Counter[LogBatches] = Counter()  # how many stretches each has
         self.size = 0
+
+    @property
+    def window(self) -> int:
+        """How many bytes of a log are read at once, so that there is room for all that are used."""
+        most = self._most_bytes // (4 * max(len(self._owners), 1))
+        return max(min(most, _READ_BYTES), _LEAST_READ_BYTES)
 
     def add(self, owner: "LogBatches", first: int, size: int) -> None:
         """Count in a stretch that was read, and evict those for it that were used longest ago."""
         self.remove(owner, first)
         self._read[owner, first] = size
+        self._owners[owner] += 1
         self.size += size
         while self.size > self._most_bytes and len(self._read) > 1:
             (other, oldest), gone = self._read.popitem(last=False)
-            self.size -= gone
+            self._count_out(other, gone)
             other.evict(oldest)
+
+    def _count_out(self, owner: "LogBatches", size: int) -> None:
+        self.size -= size
+        self._owners[owner] -= 1
+        if not self._owners[owner]:
+            del self._owners[owner]
 
     def touch(self, owner: "LogBatches", first: int) -> None:
         """A stretch was used."""
@@ -187,7 +202,9 @@ class BatchCache:
 
     def remove(self, owner: "LogBatches", first: int) -> None:
         """Count out a stretch."""
-        self.size -= self._read.pop((owner, first), 0)
+        size = self._read.pop((owner, first), None)
+        if size is not None:
+            self._count_out(owner, size)
 
 
 class LogBatches:
@@ -229,7 +246,7 @@ class LogBatches:
             offset = end
         if offset >= limit:
             return found
-        records = log.read(offset, _READ_BYTES, limit, wait=wait)
+        records = log.read(offset, self._cache.window, limit, wait=wait)
         if records is None:
             return found
         with records:
@@ -255,8 +272,8 @@ class LogBatches:
             return list(_stretches(records.read(wait=wait), offset))
 
     def keep(self, found: list[Stretch]) -> None:
-        """Remember what was read."""
-        for stretch in found:
+        """Remember what was read: the first of it, which somebody waits for, in any case."""
+        for stretch in reversed(found):
             for gone in self._stretches.cut(stretch.first, stretch.last):
                 self._forget(gone.value)
             self._stretches.set(stretch.first, stretch.last, stretch)

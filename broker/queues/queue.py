@@ -261,10 +261,15 @@ class ShareQueue:
         if state is None:
             return None
         offset = max(state.progress.start, self.partition.log.log_start_offset)
-        void = state.voids.find(offset)
-        if void is not None:
-            offset = void.last + 1
-        return offset if offset < self.partition.visible_end else None
+        end, before = self.partition.visible_end, -1
+        while before < offset < end:
+            before = offset
+            for places in (state.voids, state.progress.done):
+                found = places.find(offset)
+                if found is not None:
+                    offset = found.last + 1
+            offset = self.partition.log.hidden_end(offset, wait=True)
+        return offset if offset < end else None
 
     def describe(self) -> QueueDescription:
         """What it is in numbers."""
@@ -297,10 +302,7 @@ class ShareQueue:
 
     def _check(self) -> QueueState:
         """The state. Raises ApiError where the partition is not led here, or the group unknown."""
-        if self._closed is not None:
-            raise ApiError(self._closed)
-        if self.partition.error:
-            raise ApiError(self.partition.error)
+        self._check_open()
         state = self._state
         if state is None or self._progress is not self._led.progress(self.group):
             self.begin()
@@ -309,8 +311,16 @@ class ShareQueue:
                 raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{self}: it has not begun")
         return state
 
+    def _check_open(self) -> None:
+        """Raise ApiError where the partition is not led here."""
+        if self._closed is not None:
+            raise ApiError(self._closed)
+        if self.partition.error:
+            raise ApiError(self.partition.error)
+
     async def started(self) -> None:
         """Wait until the group has begun in the partition, for good. Raises ApiError."""
+        self._check_open()
         if self._progress is None or self._led.progress(self.group) is None:
             async with self._starting:
                 if self._closed is None and self._led.progress(self.group) is None:
@@ -318,12 +328,11 @@ class ShareQueue:
                 self.begin()
         progress = self._progress
         if progress is not None and progress.begun_at >= self.partition.high_watermark:
-            await self._acknowledged(progress.begun_at + 1)
-
-    async def _acknowledged(self, end_offset: int) -> None:
-        waiter = _Acknowledgement(self._loop)
-        self.partition.when_acknowledged(end_offset, waiter, None)
-        await waiter.future
+            waiter = _Acknowledgement(self._loop)
+            self.partition.when_acknowledged(progress.begun_at + 1, waiter, None)
+            if await waiter.future:
+                self._check_open()
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # Taking
 
@@ -676,7 +685,13 @@ class ShareQueue:
         return state.state_of(offset, self._now_ms, self._clock.time_ms())
 
     def _exists(self, offset: int) -> bool:
-        return self.partition.log.log_start_offset <= offset < self.partition.high_watermark
+        """Whether there is a record at ``offset``, as far as that is known without reading it."""
+        log = self.partition.log
+        if not log.log_start_offset <= offset < self.partition.high_watermark:
+            return False
+        if self._state is not None and self._state.knows(offset):
+            return True
+        return log.hidden_end(offset, wait=True) == offset
 
     @property
     def _now_ms(self) -> int:
@@ -868,12 +883,12 @@ class ShareQueue:
         while count > 0 and waiters:
             waiter, _ = waiters.popitem(last=False)
             self._promised += 1
+            self._promised_at = self._loop.time()
             if waiter.ready(self):
                 count -= 1
             else:
                 self._promised = max(self._promised - 1, 0)
         if self._promised and self._waiters:
-            self._promised_at = self._loop.time()
             self._schedule()
 
     def advanced(self) -> None:
@@ -1043,7 +1058,7 @@ class _Acknowledgement:
     __slots__ = ("future",)
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.future: asyncio.Future[None] = loop.create_future()
+        self.future: asyncio.Future[ErrorCode] = loop.create_future()
 
     def done(self) -> bool:
         """Whether nobody waits any longer."""
@@ -1052,10 +1067,7 @@ class _Acknowledgement:
     def acknowledged(self, token: object, code: ErrorCode) -> None:  # noqa: ARG002
         """It is acknowledged (NONE), or never will be."""
         if not self.future.done():
-            if code:
-                self.future.set_exception(ApiError(code))
-            else:
-                self.future.set_result(None)
+            self.future.set_result(code)
 
 
 async def _when_done(taken: list[TakenRecord], once: list[_Once]) -> list[TakenRecord]:

@@ -78,14 +78,6 @@ class RangeMap(Generic[V]):
             number += 1
         return found
 
-    def size_from(self, offset: int) -> int:
-        """How many offsets from ``offset`` on have a value."""
-        number = self._at(offset)
-        count = 0
-        for at in range(number, len(self._firsts)):
-            count += self._lasts[at] - max(self._firsts[at], offset) + 1
-        return count
-
     def set(self, first: int, last: int, value: V) -> None:
         """Give the offsets from ``first`` to ``last`` this value."""
         firsts, lasts, values = self._firsts, self._lasts, self._values
@@ -161,7 +153,3 @@ class RangeMap(Generic[V]):
         if first <= last:
             found.append((first, last))
         return found
-
-    def covers(self, first: int, last: int) -> bool:
-        """Whether all offsets from ``first`` to ``last`` have a value."""
-        return not self.gaps(first, last)

@@ -592,6 +592,11 @@ class QueueState:
             history = FRESH
         return RecordState(status, history.deliveries, history.nacks, history.timeouts, "", left_ms)
 
+    def knows(self, offset: int) -> bool:
+        """Whether a record was looked at, and is not done."""
+        places = (self.leases, self.ready, self.waiting)
+        return any(place.at(offset) is not None for place in places)
+
     @property
     def in_flight(self) -> int:
         """How many records members have."""
@@ -600,11 +605,6 @@ class QueueState:
             for span in self.leases
             if span.value.kind is LeaseKind.MEMBER
         )
-
-    def known_from(self, offset: int) -> int:
-        """Of how many offsets from ``offset`` on, which is fresh, something is known already."""
-        places = (self.progress.done, self.leases, self.ready, self.waiting)
-        return sum(place.size_from(offset) for place in places)
 
 
 def _has(lease: Lease, member: str) -> bool:

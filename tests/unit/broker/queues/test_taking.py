@@ -1,0 +1,289 @@
+"""How records are found and read: filters, times to live, batches of all kinds, the disk."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from qbus.broker.queues import AckRange, AckType
+from qbus.broker.queues.batches import BatchCache, StoredBatch, expires_at
+from qbus.broker.queues.filters import parse_filter, tags_of
+from qbus.errors import ApiError, CorruptBatch, ErrorCode
+from qbus.records import Compression, build_batch, read_header
+from qbus.records.record import Headers
+from tests.support.waiting import eventually
+
+from .queues import World, accept, records, release, sent, take
+
+
+def tagged(tags: str | None) -> Headers:
+    return (("qbus-tags", tags.encode()),) if tags is not None else ()
+
+
+@pytest.mark.parametrize(
+    ("expression", "taken", "left"),
+    [
+        ("any:a,b", ["a", "b,c", " a , x"], ["c", "", None, "ab"]),
+        ("all:a,b", ["a,b", "b,c,a"], ["a", "c", None]),
+        ("none:a,b", ["c", "", None], ["a", "c,b"]),
+        (" any : a ", ["a"], ["b"]),
+    ],
+)
+def test_what_an_expression_takes(
+    expression: str, taken: list[str | None], left: list[str | None]
+) -> None:
+    known = parse_filter(expression)
+    assert known is not None
+    assert [known.matches(tagged(tags)) for tags in taken] == [True] * len(taken)
+    assert [known.matches(tagged(tags)) for tags in left] == [False] * len(left)
+
+
+@pytest.mark.parametrize("expression", ["a", "some:a", "any:", "any:a,,b", ":a", "any"])
+def test_what_is_no_expression(expression: str) -> None:
+    with pytest.raises(ValueError, match="is no filter"):
+        parse_filter(expression)
+
+
+def test_no_expression_takes_all() -> None:
+    assert parse_filter(" ") is None
+    assert tags_of((("qbus-tags", None),)) == frozenset()
+
+
+async def test_a_group_gets_what_its_filter_takes(world: World) -> None:
+    for tags in ("red", "blue", "red,blue", ""):
+        await world.add(tags.encode(), headers={"qbus-tags": tags})
+    queue = world.queue(filter="any:red")
+    assert await take(queue) == [b"red", b"red,blue"]
+    await world.settled()
+    assert queue.counts.filtered == 2
+    others = world.queue("others", filter="none:red")
+    taken = await others.take_batches("m", max_records=10, max_bytes=1 << 20)
+    assert sent(taken) == [b"blue", b""]
+    await accept(queue, 0)
+    await accept(queue, 2)
+    assert world.progress().start >= 4, "what is left out is done"
+
+
+async def test_a_filter_that_cannot_be_read_is_not_applied(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.add(b"a")
+    assert await take(world.queue(filter="what")) == [b"a"]
+    assert "is no filter" in caplog.text
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+async def test_what_is_too_old_for_its_ttl_is_not_given_out(
+    world: World, compression: Compression
+) -> None:
+    await world.add(b"a", b"b", headers={"qbus-ttl": "10s"}, compression=compression)
+    await world.add(b"c")
+    queue = world.queue()
+    assert await take(queue, 1) == [b"a"]
+    world.clock.advance(10)
+    await release(queue, 0)
+    assert await take(queue) == [b"c"]
+    await world.settled()
+    assert queue.counts.expired == 2
+    assert all(map(world.progress().is_done, (0, 1)))
+
+
+def test_when_a_record_expires() -> None:
+    assert expires_at((("other", b"1"), ("qbus-ttl", b"5s")), 100) == 5_100
+    assert expires_at((("qbus-ttl", b"soon"),), 100) is None
+    assert expires_at((("qbus-ttl", None),), 100) is None
+
+
+async def test_each_record_has_its_lock(world: World) -> None:
+    await world.add(b"5", b"100", b"0")
+    queue = world.queue()
+    taken = await queue.take_records("m", 10, lock_ms=lambda r: int(r.value or b"0") * 1000)
+    assert len(taken) == 3
+    await world.pass_time(queue, 6)
+    assert await take(queue) == [b"5"]
+    await world.pass_time(queue, 25)
+    assert await take(queue) == [b"0"], "the settings' 30 s"
+    await world.pass_time(queue, 70)
+    assert b"100" in await take(queue)
+
+
+async def test_at_most_once_a_record_is_done_before_it_is_given_out(world: World) -> None:
+    await world.add(b"a", b"b", b"c")
+    queue = world.queue()
+    await world.settled()
+    world.plane.disk.hold_syncs()
+    taken: list[Any] = []
+
+    async def work() -> None:
+        taken.extend(await queue.take_records("m", 2, at_most_once=True))
+
+    task = asyncio.create_task(work())
+    await eventually(lambda: world.progress().is_done(1))
+    assert taken == []
+    world.plane.disk.release_syncs()
+    await task
+    assert [record.value for record in taken] == [b"a", b"b"]
+    with pytest.raises(ApiError):
+        await accept(queue, 0)
+    await world.restart()
+    assert await take(world.queue()) == [b"c"]
+
+
+async def test_some_records_are_given_out_at_most_once(world: World) -> None:
+    await world.add(b"once", b"often")
+    queue = world.queue()
+    taken = await queue.take_records("m", 2, at_most_once=lambda record: record.value == b"once")
+    assert [record.value for record in taken] == [b"once", b"often"]
+    await world.restart()
+    assert await take(world.queue()) == [b"often"]
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD, Compression.GZIP])
+async def test_one_by_one_all_records_of_all_batches_come_in_order(
+    world: World, compression: Compression
+) -> None:
+    expected = []
+    queue = world.queue()
+    for number in range(30):
+        values = [b"%d-%d" % (number, at) + b"x" * (at % 3 * 70) for at in range(number % 7 + 1)]
+        await world.add(*values, compression=compression)
+        expected += values
+    got = []
+    while taken := await records(queue, 1):
+        got.append(taken[0].value)
+        await accept(queue, taken[0].offset)
+    assert got == expected
+    assert (queue.length, len(world.progress().done)) == (0, 0)
+
+
+async def test_limits_of_records_and_bytes(world: World) -> None:
+    for _ in range(3):
+        await world.add(*[b"x" * 1000] * 10)
+    queue = world.queue(partition_max_locks=25)
+    assert len(await queue.take_records("m", 100, max_bytes=2500)) == 3
+    assert len(await queue.take_records("m", 15)) == 15
+    assert len(await queue.take_records("m", 100)) == 7, "locks of the partition"
+    assert await take(queue) == []
+    await accept(queue, 0, 2, "m")
+    assert len(await take(queue)) == 3
+
+
+async def test_limits_of_batches(world: World) -> None:
+    for _ in range(3):
+        await world.add(*[b"x" * 1000] * 10)
+    queue = world.queue()
+    size = len(queue.partition.log.read(0, 1) or b"")
+
+    async def get(**limits: Any) -> list[tuple[int, int, int]]:
+        limits = {"max_records": 100, "max_bytes": 1 << 20} | limits
+        return list((await queue.take_batches("m", **limits)).acquired)
+
+    assert await get(max_bytes=size - 1, min_one=False) == []
+    assert await get(max_bytes=1, max_records=4) == [(0, 3, 1)]
+    assert await get(max_bytes=2 * size) == [(4, 19, 1)]
+    await release(queue, 2, 3, "m")
+    assert await get(max_records=1, exact=False) == [(2, 3, 2)]
+    assert await get(max_records=3, exact=False) == [(20, 29, 1)], "the last batch whole"
+    assert await get() == []
+
+
+async def test_batches_ascend_wherever_their_records_come_from(world: World) -> None:
+    for number in range(4):
+        await world.add(b"%d" % number)
+    queue = world.queue()
+    await take(queue, 3)
+    await release(queue, 2)
+    await release(queue, 0)
+    taken = await queue.take_batches("n", max_records=10, max_bytes=1 << 20)
+    assert sent(taken) == [b"0", b"2", b"3"]
+    assert taken.acquired == [(0, 0, 2), (2, 2, 2), (3, 3, 1)]
+
+
+def sparse() -> StoredBatch:
+    """A batch that lost some records, as compaction leaves one."""
+    batch = bytearray(build_batch([(None, b"%d" % n, (), 0) for n in range(3)]))
+    from qbus.records.header import write_header
+
+    header = read_header(batch)
+    write_header(batch, header._replace(base_offset=10, last_offset_delta=5))
+    return StoredBatch(read_header(batch), bytes(batch))
+
+
+def test_a_batch_that_lost_records_says_which() -> None:
+    batch = sparse()
+    assert batch.gaps() == [(13, 15)]
+    assert [record.offset for record in batch.records(11, 15)] == [11, 12]
+    assert batch.records(13, 15) == []
+
+
+def test_records_that_are_cut_are_corrupt() -> None:
+    batch = bytes(build_batch([(None, b"v" * 300, (), 0)]))
+    cut = bytearray(batch[:-5])
+    header = read_header(batch)._replace(batch_length=len(cut) - 12)
+    with pytest.raises(CorruptBatch):
+        StoredBatch(header, bytes(cut)).records(0, 0)
+
+
+async def test_memory_is_bounded_however_many_wait(world: World) -> None:
+    cache = BatchCache(100_000)
+    world.plane.queues._cache = cache
+    for _ in range(40):
+        await world.add(*[b"x" * 500] * 40)
+    queue = world.queue(partition_max_locks=10_000)
+    count = 0
+    while taken := await records(queue, 37):
+        count += len(taken)
+        assert cache.size < 400_000
+    assert count == 1600
+    await release(queue, 5)
+    await release(queue, 1500)
+    assert [r.offset for r in await records(queue)] == [5, 1500]
+
+
+async def test_what_is_not_in_the_page_cache_is_read_in_a_thread(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from qbus.broker.log.reader import LogSlice
+
+    await world.add(b"a", b"b")
+    monkeypatch.setattr(LogSlice, "is_cached", lambda _: False)
+    queue = world.queue()
+    assert await take(queue, 1) == [b"a"]
+    world.plane.queues._led[world.partition].batches.clear()
+    await release(queue, 0)
+    assert await take(queue) == [b"a", b"b"]
+    taken = await world.queue("other").take_batches("m", max_records=5, max_bytes=1 << 20)
+    assert sent(taken) == [b"a", b"b"]
+
+
+async def test_what_retention_took_is_done(world: World) -> None:
+    for number in range(6):
+        await world.add(b"%d" % number)
+    queue = world.queue()
+    await take(queue, 2)
+    await release(queue, 1)
+    world.partition.delete_records_before(4)
+    assert await take(queue) == [b"4", b"5"]
+    with pytest.raises(ApiError) as caught:
+        await accept(queue, 0)
+    assert caught.value.code is ErrorCode.INVALID_RECORD_STATE
+    await world.settled()
+    assert world.progress().start == 4
+    await queue.acknowledge("a", [AckRange(4, 5, AckType.ACCEPT)])
+
+
+async def test_too_many_returned_records_clog_the_queue(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("qbus.broker.queues.state.MOST_RETURNED", 3)
+    await world.add(*[b"%d" % number for number in range(6)])
+    queue = world.queue()
+    await take(queue, 3)
+    await release(queue, 0, 2, delay_ms=60_000)
+    assert (await take(queue), queue.delayed) == ([], 3)
+    assert "nothing new is given out" in caplog.text
+    world.clock.advance(60)
+    queue.look()
+    assert await take(queue, 3) == [b"0", b"1", b"2"]
+    await accept(queue, 0, 2)
+    assert await take(queue) == [b"3", b"4", b"5"]
