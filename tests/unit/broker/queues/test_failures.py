@@ -1,0 +1,163 @@
+"""Where nothing can be stored, nothing has changed, and callers hear of it."""
+
+import asyncio
+
+import pytest
+
+from qbus.errors import ApiError, ErrorCode
+from tests.support.waiting import eventually
+
+from .queues import GROUP, SETTINGS, World, accept, records, release, take
+
+
+def refuse(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the partition take nothing."""
+
+    def append_own(*_: object) -> None:
+        raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few")
+
+    from qbus.broker.partition.partition import Partition
+
+    monkeypatch.setattr(Partition, "append_own", append_own)
+
+
+async def test_an_acknowledgement_that_cannot_be_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.add(b"a", b"b", b"c")
+    queue = world.queue()
+    await take(queue)
+    before = world.progress().start
+    with monkeypatch.context() as patch:
+        refuse(world, patch)
+        for what in (accept(queue, 0), release(queue, 1), queue.settle(2)):
+            with pytest.raises(ApiError) as caught:
+                await what
+            assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+        with pytest.raises(ApiError):
+            await queue.put_back(1, nack=True)
+    assert (world.progress().start, queue.in_flight, queue.length) == (before, 3, 0)
+    await accept(queue, 0, 2)
+    assert queue.counts.acknowledged == 3
+
+
+async def test_a_lock_that_runs_out_where_nothing_can_be_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("qbus.broker.queues.queue._RETRY_S", 0.02)
+    await world.add(b"a")
+    queue = world.queue()
+    await take(queue)
+    with monkeypatch.context() as patch:
+        refuse(world, patch)
+        await world.pass_time(queue, 31)
+        assert (await take(queue), queue.counts.timeouts) == ([], 0)
+        assert "cannot be stored" in caplog.text
+    await eventually(lambda: queue.counts.timeouts == 1)
+    (record,) = await records(queue)
+    assert (record.deliveries, record.timeouts) == (2, 1)
+
+
+async def test_a_filter_where_nothing_can_be_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.add(b"a", b"b", headers={"qbus-tags": "red"})
+    queue = world.queue(filter="none:red")
+    with monkeypatch.context() as patch:
+        refuse(world, patch)
+        assert await take(queue) == []
+        await asyncio.sleep(0)
+        assert queue.counts.filtered == 0
+    assert await take(queue) == []
+    await world.settled()
+    assert (queue.counts.filtered, queue.length) == (2, 0)
+
+
+async def test_at_most_once_where_nothing_can_be_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.add(b"a", b"b")
+    queue = world.queue()
+    with monkeypatch.context() as patch:
+        refuse(world, patch)
+        with pytest.raises(ApiError):
+            await queue.take_records("m", 1, at_most_once=True)
+        taken = await queue.take_records("m", 2, at_most_once=lambda r: r.value == b"a")
+        assert [record.value for record in taken] == [b"b"]
+    taken = await queue.take_records("m", 2, at_most_once=True)
+    assert [record.value for record in taken] == [b"a"]
+
+
+async def test_a_group_that_cannot_begin(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        refuse(world, patch)
+        with pytest.raises(ApiError) as caught:
+            world.queue()
+        assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+        with pytest.raises(ApiError):
+            await take(world.queue(auto_offset_reset="by_duration:PT1H"))
+    await world.add(b"a")
+    assert await take(world.queue()) == [b"a"]
+
+
+async def test_answers_wait_for_the_high_watermark(world: World) -> None:
+    await world.add(b"a", b"b")
+    queue = world.queue()
+    await take(queue)
+    world.plane.disk.hold_syncs()
+    first = asyncio.create_task(accept(queue, 0))
+    other = asyncio.create_task(accept(queue, 1))
+    await eventually(lambda: world.progress().is_done(1))
+    end = world.partition.log.log_end_offset
+    await asyncio.sleep(0.02)
+    assert (first.done(), other.done()) == (False, False)
+    assert world.progress().mentioned_at == end - 1
+    world.plane.disk.release_syncs()
+    await asyncio.gather(first, other)
+
+
+async def test_acknowledgements_of_one_turn_are_one_batch(world: World) -> None:
+    await world.add(*[b"x"] * 20)
+    queue, other = world.queue(), world.queue("others")
+    await take(queue)
+    await take(other)
+    await world.settled()
+    before = world.partition.log.log_end_offset
+    await asyncio.gather(
+        *[accept(queue, offset) for offset in range(20)], *[accept(other, at) for at in (1, 3)]
+    )
+    batch = world.partition.log.read_batch(before, wait=True)
+    assert batch is not None
+    with batch:
+        assert (batch.first_offset, batch.next_offset) == (before, before + 2)
+    assert world.partition.log.log_end_offset == before + 2, "a record for each group"
+
+
+async def test_who_does_not_know_whether_it_was_stored_is_told_so(world: World) -> None:
+    await world.add(b"a")
+    queue = world.queue()
+    await take(queue)
+    world.plane.disk.hold_syncs()
+    task = asyncio.create_task(accept(queue, 0))
+    await eventually(lambda: world.progress().is_done(0))
+    world.partition.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    with pytest.raises(ApiError) as caught:
+        await task
+    assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    world.plane.disk.release_syncs()
+
+
+async def test_a_suspected_leader_gives_nothing_and_goes_on_later(world: World) -> None:
+    await world.add(b"a", b"b")
+    queue = world.queue()
+    await take(queue, 1)
+    world.partition.suspect()
+    for what in (take(queue), accept(queue, 0)):
+        with pytest.raises(ApiError) as caught:
+            await what
+        assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(ApiError):
+        world.plane.queues.queue(world.partition, GROUP, SETTINGS)
+    world.partition.resume()
+    await accept(queue, 0)
+    assert await take(queue) == [b"b"]

@@ -1,0 +1,103 @@
+"""With ``qbus.queue.retention=acknowledged`` records stay until all groups are done with them."""
+
+from pathlib import Path
+
+from .queues import World, accept, take
+
+WEEK_S = 7 * 24 * 3600
+
+
+async def fill(world: World) -> None:
+    """Three segments with a record each, and one that is appended to."""
+    for value in (b"a", b"b", b"c"):
+        await world.add(value)
+        world.partition.log.roll()
+
+
+def remove_snapshots(directory: str) -> None:
+    for snapshot in Path(directory).glob("*.control"):
+        snapshot.unlink()
+
+
+async def test_what_is_not_done_stays_however_old_it_is(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await world.start(qbus_queue_retention="acknowledged", retention_ms=1000)
+    await fill(world)
+    queue, other = world.queue(), world.queue("other")
+    world.clock.advance(WEEK_S)
+    log = world.partition.log
+    await take(queue)
+    assert log.apply_retention(world.partition.high_watermark) == 0
+    await accept(queue, 0, 2)
+    assert log.apply_retention(world.partition.high_watermark) == 0, "another one has not done it"
+    await take(other)
+    await accept(other, 0, 1)
+    assert log.apply_retention(world.partition.high_watermark) == 2
+    assert log.log_start_offset == 2
+    await world.plane.stop()
+
+
+async def test_what_all_have_done_goes_however_new_it_is(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await world.start(qbus_queue_retention="acknowledged")
+    await fill(world)
+    queue = world.queue()
+    await take(queue)
+    await accept(queue, 0)
+    log = world.partition.log
+    assert log.apply_retention(world.partition.high_watermark) == 1
+    await accept(queue, 1, 2)
+    assert log.apply_retention(world.partition.high_watermark) == 2
+    assert log.apply_retention(world.partition.high_watermark) == 0
+    await world.restart()
+    assert await take(world.queue()) == []
+    await world.plane.stop()
+
+
+async def test_as_long_as_no_group_is_known_time_decides(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await world.start(qbus_queue_retention="acknowledged", retention_ms=1000)
+    await fill(world)
+    world.clock.advance(1)
+    assert world.partition.log.apply_retention(world.partition.high_watermark) == 0
+    world.clock.advance(WEEK_S)
+    assert world.partition.log.apply_retention(world.partition.high_watermark) == 3
+    await world.plane.stop()
+
+
+async def test_otherwise_time_decides_whatever_is_done(world: World) -> None:
+    await fill(world)
+    queue = world.queue()
+    await take(queue, 1)
+    await accept(queue, 0)
+    log = world.partition.log
+    assert log.apply_retention(world.partition.high_watermark) == 0
+    world.clock.advance(WEEK_S + 1)
+    assert log.apply_retention(world.partition.high_watermark) > 1
+    assert await take(queue) == []
+
+
+async def test_a_replica_that_begins_with_what_is_left_knows_the_group(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await world.start(retention_ms=1000)
+    queue = world.queue()
+    await world.add(b"done")
+    await take(queue)
+    await accept(queue, 1)
+    world.partition.log.roll()
+    await world.add(b"new")
+    await world.settled()
+    world.plane.queues.mention()
+    await world.settled()
+    world.clock.advance(2)
+    log = world.partition.log
+    log.delete_records_before(3)
+    log.apply_retention(3)
+    assert log.first_segment_offset == 3
+    await world.plane.stop()
+    remove_snapshots(log.directory)
+    await world.plane.start()
+    assert world.plane.queues.groups(world.partition) == ["workers"]
+    latest = world.queue(auto_offset_reset="latest")
+    assert await take(latest) == [b"new"]
+    await world.plane.stop()
