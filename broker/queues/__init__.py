@@ -8,7 +8,8 @@ recovery and truncation carry it, as they do delayed records, and there is nothi
 - :mod:`.state`: who has what until when, and what comes next: the part that is not.
 - :mod:`.ranges`: what both are made of.
 - :mod:`.journal`: what queues do in one turn of the event loop becomes one batch.
-- :mod:`.batches`: reading records. :mod:`.filters`: which a group takes.
+- :mod:`.batches`: reading records. :mod:`.source`: which come next. :mod:`.filters`: which a group
+  takes. :mod:`.taking`: what is taken at a time. :mod:`.waiters`: who waits for that.
 - :mod:`.dead_lettering`: what is given up goes to another topic.
 - :mod:`.queue` and :mod:`.service`: all of it, with its timers and with those who wait, for the
   partitions that this broker leads.

@@ -2,11 +2,9 @@
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, CorruptBatch, ErrorCode
@@ -15,16 +13,16 @@ from qbus.records.control import ChangeKind, ControlType, SharedResult, decode_r
 
 from ..delay.log_throttle import LogThrottle
 from ..partition.partition import Partition
-from .batches import LogBatches, StoredBatch, Stretch, expires_at
+from .batches import LogBatches, StoredBatch
 from .dead_lettering import DeadLettering, DeadLetterTopics
-from .filters import TagFilter, parse_filter
 from .fold import GroupProgress
 from .journal import Entry, Journal
 from .settings import GroupSettings
+from .source import Missing, RecordSource, retrieve
 from .state import Given, QueueState, Reason, Settlement
+from .taking import BatchesTaken, Offer, RecordsTaken
 from .types import (
     AckRange,
-    AcquiredRange,
     QueueCounts,
     QueueDescription,
     RecordState,
@@ -33,16 +31,14 @@ from .types import (
     TakenRecord,
     Waiter,
 )
+from .waiters import PROMISE_S, WaitingLine
 
 _log = logging.getLogger(__name__)
 
 _TICK_S: Final = 0.005
 _LONGEST_S: Final = 0.5  # between two looks at the clock, which may be set
 _RETRY_S: Final = 1.0
-_PROMISE_S: Final = 1.0  # how long a waiter that was called may take to come
-_FEW_GAPS: Final = 200
 _AT_ONCE: Final = 256  # records decoded at a time
-_RECORD_BYTES: Final = 64  # that a record takes besides its key and value
 
 Settled = Callable[[bool], None]
 """Called when a record is done (true), or when that will not be known here (false)."""
@@ -82,32 +78,6 @@ class LedPartition(Protocol):
         """Have a group that is new begin where its settings say. Raises ApiError."""
 
 
-class _Offer(NamedTuple):
-    """Whom records are given to, and how many."""
-
-    member: str
-    most: int
-    max_bytes: int
-    lock_ms: Callable[[ConsumerRecord], int] | None
-    at_most_once: bool | Callable[[ConsumerRecord], bool]
-
-
-class _Missing(Exception):  # noqa: N818 - no error: it says what to read
-    """What is at ``offset`` must be read from the disk first; ``is_fresh``: and what is behind."""
-
-    def __init__(self, offset: int, *, is_fresh: bool) -> None:
-        super().__init__(offset)
-        self.offset = offset
-        self.is_fresh = is_fresh
-
-
-class _Once(NamedTuple):
-    """A record that may be given out when it is done, at number ``at`` of what is returned."""
-
-    at: int
-    acknowledged: "asyncio.Future[None]"
-
-
 class ShareQueue:
     """The records of one partition, as one share group takes them.
 
@@ -122,23 +92,18 @@ class ShareQueue:
         self._clock = led.clock
         self._loop = asyncio.get_running_loop()
         self._settings = settings
-        self._filter: TagFilter | None = None
-        self._parse_filter()
+        self._source = RecordSource(str(self), self.partition, led.batches, led.loading, led.clock)
+        self._source.set_filter(settings.filter)
         self._state: QueueState | None = None
         self._progress: GroupProgress | None = None
         self._starting = asyncio.Lock()
         self._closed: ErrorCode | None = None
-        self._waiters: OrderedDict[Waiter, None] = OrderedDict()
-        self._promised = 0  # waiters that were called, and are to come
-        self._promised_at = 0.0
+        self._line = WaitingLine()
         self._settled: dict[int, list[Settled]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._planned_for: tuple[int | None, int | None, bool] | None = None  # what it waits for
         self._retry_at = float("-inf")
         self._failures = LogThrottle(self._clock)
-        self._complaints = LogThrottle(self._clock, 60.0)
-        self._hidden = _HiddenCount(self.partition)
-        self._oldest: tuple[int, int] | None = None  # an offset, and its record's timestamp
         self._counts_before = QueueCounts()
         self._messages_before = self.partition.messages_in
         self.dead_lettering = DeadLettering(self, led.dead_letters)
@@ -163,17 +128,11 @@ class ShareQueue:
         """Go by other settings from now on."""
         if settings is self._settings or settings == self._settings:
             return
+        if settings.filter != self._settings.filter:
+            self._source.set_filter(settings.filter)
         self._settings = settings
-        self._parse_filter()
         if self._state is not None:
             self._state.settings = settings
-
-    def _parse_filter(self) -> None:
-        try:
-            self._filter = parse_filter(self._settings.filter)
-        except ValueError as error:
-            _log.warning("%s-%s: %s: it is not applied", self.partition, self.group, error)
-            self._filter = None
 
     def begin(self) -> None:
         """Begin, or begin anew, with what the log says of the group, if it says anything."""
@@ -202,7 +161,8 @@ class ShareQueue:
     @property
     def length(self) -> int:
         """How many records could be given out at once."""
-        return 0 if self._state is None else self._state.ready.size + self._fresh_count(self._state)
+        state = self._state
+        return 0 if state is None else state.ready.size + self._source.fresh_count(state)
 
     @property
     def in_flight(self) -> int:
@@ -233,43 +193,9 @@ class ShareQueue:
 
         -1: there is none, or it is not known yet: what is on disk is read in the background.
         """
-        offset = self._oldest_offset()
-        if offset is None:
-            return -1
-        if self._oldest is None or self._oldest[0] != offset:
-            try:
-                stretch = self._stretch_at(offset)
-            except _Missing as missing:
-                with suppress(ApiError):
-                    self._read_soon(missing)
-            except (ApiError, OSError):
-                return -1
-            else:
-                records = stretch and stretch.batch and stretch.batch.records(offset, offset)
-                self._oldest = (offset, records[0].timestamp) if records else None
-        if self._oldest is None:
-            return -1
-        return max(self._clock.time_ms() - self._oldest[1], 0)
-
-    def _read_soon(self, missing: _Missing) -> None:
-        if not self._led.loading.locked():
-            task = self._loop.create_task(self._load(missing))
-            task.add_done_callback(_retrieve)
-
-    def _oldest_offset(self) -> int | None:
         state = self._state
-        if state is None:
-            return None
-        offset = max(state.progress.start, self.partition.log.log_start_offset)
-        end, before = self.partition.visible_end, -1
-        while before < offset < end:
-            before = offset
-            for places in (state.voids, state.progress.done):
-                found = places.find(offset)
-                if found is not None:
-                    offset = found.last + 1
-            offset = self.partition.log.hidden_end(offset, wait=True)
-        return offset if offset < end else None
+        timestamp = None if state is None else self._source.oldest_timestamp(state)
+        return -1 if timestamp is None else max(self._clock.time_ms() - timestamp, 0)
 
     def describe(self) -> QueueDescription:
         """What it is in numbers."""
@@ -281,22 +207,6 @@ class ShareQueue:
             self.oldest_ms,
             self.counts,
         )
-
-    def _fresh_count(self, state: QueueState) -> int:
-        offset, end = state.next_fresh, self.partition.visible_end
-        if offset >= end:
-            return 0
-        free = state.fresh(offset, end - 1)
-        if not free:
-            return 0
-        low, high = free[-1]
-        count = high - low + 1 - self._hidden.between(low, high + 1)
-        if len(free) > _FEW_GAPS:
-            return max(count, 0) + sum(high - low + 1 for low, high in free[:-1])
-        hidden_between = self.partition.log.hidden_between
-        for low, high in free[:-1]:
-            count += high - low + 1 - hidden_between(low, high + 1)
-        return max(count, 0)
 
     # Beginning
 
@@ -352,157 +262,54 @@ class ShareQueue:
         ApiError, OSError.
         """
         await self.started()
-        offer = _Offer(member, most, max_bytes, lock_ms, at_most_once)
-        taken: list[TakenRecord] = []
-        once: list[_Once] = []
+        taken = RecordsTaken(Offer(member, most, max_bytes, lock_ms, at_most_once))
         while True:
             state = self._check()
             self._trim(state)
             try:
-                self._take_records(state, offer, taken, once)
-            except _Missing as missing:
-                if not taken:
-                    await self._load(missing)
+                self._take_records(state, taken)
+            except Missing as missing:
+                if not taken.records:
+                    await self._source.load(missing)
                     continue
             except (CorruptBatch, OSError):
-                if not taken:
+                if not taken.records:
                     raise
             break
         self._took()
-        return await _when_done(taken, once) if once else taken
+        return await taken.result()
 
-    def _take_records(
-        self, state: QueueState, offer: _Offer, taken: list[TakenRecord], once: list[_Once]
-    ) -> None:
-        size = 0
-        while len(taken) < offer.most and size < offer.max_bytes and state.has_room:
-            count = min(offer.most - len(taken), state.room, _AT_ONCE)
-            found = self._next(state, count)
+    def _take_records(self, state: QueueState, taken: RecordsTaken) -> None:
+        source = self._source
+        while taken.left > 0 and state.has_room:
+            found = source.next(state, min(taken.left, state.room, _AT_ONCE))
             if found is None:
                 return
-            first, last, batch, is_fresh = found
-            for record in batch.records(first, last):
-                reason = self._unwanted(batch, record)
+            last = found.last
+            for record in found.batch.records(found.first, last):
+                reason = source.unwanted(found.batch, record)
                 if reason is not None:
                     self._drop(state, record.offset, record.offset, reason)
                     continue
-                taken.append(self._give(state, offer, record, len(taken), once))
-                size += _size_of(record)
-                if size >= offer.max_bytes:
+                self._give(state, taken, record)
+                if taken.left <= 0:
                     last = record.offset
                     break
-            if is_fresh:
+            if found.is_fresh:
                 state.pass_to(last + 1)
-
-    def _next(self, state: QueueState, most: int) -> tuple[int, int, StoredBatch, bool] | None:
-        """What is to be given out next: up to ``most`` records of a batch; whether it is fresh."""
-        lowest = state.ready.lowest()
-        if lowest is not None:
-            stretch = self._stretch_at(lowest.first)
-            if stretch is None or stretch.batch is None:
-                return None
-            last = min(lowest.last, stretch.last, lowest.first + most - 1)
-            return lowest.first, last, stretch.batch, False
-        found = self._next_fresh(state)
-        if found is None:
-            return None
-        batch, free = found
-        low, high = free[0]
-        return low, min(high, low + most - 1), batch, True
-
-    def _next_fresh(self, state: QueueState) -> tuple[StoredBatch, list[tuple[int, int]]] | None:
-        """The next batch with something fresh, and what of it is; None: there is none now."""
-        if state.is_clogged:
-            if self._complaints.allows():
-                _log.warning(
-                    "%s: %d records were given back and are not done: nothing new is given out",
-                    self,
-                    state.progress.returned.size,
-                )
-            return None
-        while state.next_fresh < self.partition.high_watermark:
-            stretch = self._stretch_at(state.next_fresh, is_fresh=True)
-            if stretch is None:
-                return None
-            if stretch.batch is None:
-                state.pass_void(state.next_fresh, stretch.last)
-                continue
-            for low, high in stretch.batch.gaps():
-                state.add_void(low, high)
-            free = state.fresh(state.next_fresh, stretch.last)
-            if free:
-                return stretch.batch, free
-            state.pass_to(stretch.last + 1)
-        return None
-
-    def _stretch_at(self, offset: int, *, is_fresh: bool = False) -> Stretch | None:
-        """What is at ``offset``; None: nothing yet. Raises _Missing, ApiError, OSError."""
-        batches = self._led.batches
-        stretch = batches.at(offset)
-        if stretch is not None:
-            return stretch
-        try:
-            if is_fresh:
-                found = batches.load(offset, self.partition.high_watermark, wait=False)
-            else:
-                found = batches.load_batch(offset, wait=False)
-        except BlockingIOError:
-            raise _Missing(offset, is_fresh=is_fresh) from None
-        batches.keep(found)
-        return batches.at(offset)
-
-    async def _load(self, missing: _Missing) -> None:
-        """Read what is missing. Raises ApiError, OSError."""
-        batches, offset = self._led.batches, missing.offset
-        async with self._led.loading:
-            if batches.at(offset) is not None:
-                return
-            if missing.is_fresh:
-                limit = self.partition.high_watermark
-                found = await asyncio.to_thread(batches.load, offset, limit, wait=True)
-            else:
-                found = await asyncio.to_thread(batches.load_batch, offset, wait=True)
-            batches.keep(found)
-
-    def _unwanted(self, batch: StoredBatch, record: ConsumerRecord) -> Reason | None:
-        """Why a record is given to nobody, if it is not."""
-        if batch.has_ttl:
-            end_ms = expires_at(record.headers, record.timestamp)
-            if end_ms is not None and end_ms <= self._clock.time_ms():
-                return Reason.EXPIRED
-        if self._filter is not None and not self._filter.matches(record.headers):
-            return Reason.FILTERED
-        return None
 
     def _drop(self, state: QueueState, first: int, last: int, reason: Reason) -> None:
         self._store(state, state.drop(first, last, reason))
 
-    def _give(
-        self,
-        state: QueueState,
-        offer: _Offer,
-        record: ConsumerRecord,
-        number: int,
-        once: list[_Once],
-    ) -> TakenRecord:
-        offset, at_most_once = record.offset, offer.at_most_once
-        if at_most_once is True or (at_most_once is not False and at_most_once(record)):
+    def _give(self, state: QueueState, taken: RecordsTaken, record: ConsumerRecord) -> None:
+        offset, offer = record.offset, taken.offer
+        if offer.at_most_once is not False and offer.is_at_most_once(record):
             settlement, history = state.give_at_most_once(offset)
-            once.append(_Once(number, self._write(state, settlement)))
-        else:
-            lock_ms = offer.lock_ms(record) if offer.lock_ms is not None else 0
-            until_ms = self._now_ms + (lock_ms or self._settings.lock_ms)
-            history = state.give(offset, offset, offer.member, until_ms)[0].history
-        return TakenRecord(
-            offset,
-            record.timestamp,
-            record.key,
-            record.value,
-            record.headers,
-            history.deliveries + 1,
-            history.nacks,
-            history.timeouts,
-        )
+            taken.add(record, history, self._write(state, settlement))
+            return
+        lock_ms = offer.lock_ms(record) if offer.lock_ms is not None else 0
+        until_ms = self._now_ms + (lock_ms or self._settings.lock_ms)
+        taken.add(record, state.give(offset, offset, offer.member, until_ms)[0].history)
 
     async def take_batches(
         self,
@@ -520,15 +327,15 @@ class ShareQueue:
         Raises ApiError, OSError.
         """
         await self.started()
-        taking = _Taking(member, max_records, max_bytes, min_one, exact)
+        taking = BatchesTaken(member, max_records, max_bytes, min_one, exact)
         while True:
             state = self._check()
             self._trim(state)
             try:
                 self._take_batches(state, taking)
-            except _Missing as missing:
+            except Missing as missing:
                 if not taking.acquired:
-                    await self._load(missing)
+                    await self._source.load(missing)
                     continue
             except (CorruptBatch, OSError):
                 if not taking.acquired:
@@ -537,21 +344,17 @@ class ShareQueue:
         self._took()
         return taking.result()
 
-    def _take_batches(self, state: QueueState, taking: "_Taking") -> None:
-        while state.has_room and taking.left > 0:
-            lowest = state.ready.lowest()
-            if lowest is None:
-                break
-            stretch = self._stretch_at(lowest.first)
-            if stretch is None or stretch.batch is None or not taking.has_room_for(stretch.batch):
+    def _take_batches(self, state: QueueState, taking: BatchesTaken) -> None:
+        while state.has_room and taking.left > 0 and len(state.ready):
+            ready = self._source.next_ready(state, state.ready.size)
+            if ready is None or not taking.has_room_for(ready.batch):
                 return
-            last = min(lowest.last, stretch.last)
-            self._give_range(state, taking, stretch.batch, lowest.first, last)
+            self._give_range(state, taking, ready.batch, ready.first, ready.last)
         while state.has_room and taking.left > 0:
-            found = self._next_fresh(state)
-            if found is None:
+            fresh = self._source.next_fresh(state)
+            if fresh is None:
                 return
-            batch, free = found
+            batch, free = fresh
             if not taking.has_room_for(batch):
                 return
             for low, high in free:
@@ -560,33 +363,18 @@ class ShareQueue:
                 state.pass_to(self._give_range(state, taking, batch, low, high) + 1)
 
     def _give_range(
-        self, state: QueueState, taking: "_Taking", batch: StoredBatch, first: int, last: int
+        self, state: QueueState, taking: BatchesTaken, batch: StoredBatch, first: int, last: int
     ) -> int:
         """Give out what is wanted of records, as many as may be; the last one looked at."""
         if taking.is_exact:
             last = min(last, first + min(taking.left, state.room) - 1)
         until_ms = self._now_ms + self._settings.lock_ms
-        for low, high, reason in self._runs(batch, first, last):
+        for low, high, reason in self._source.runs(batch, first, last):
             if reason is None:
                 taking.add(batch, state.give(low, high, taking.member, until_ms))
             else:
                 self._drop(state, low, high, reason)
         return last
-
-    def _runs(
-        self, batch: StoredBatch, first: int, last: int
-    ) -> Iterable[tuple[int, int, Reason | None]]:
-        """Neighbouring records that are all wanted, or all not wanted for the same reason."""
-        if self._filter is None and not batch.has_ttl:
-            return [(first, last, None)]
-        runs: list[tuple[int, int, Reason | None]] = []
-        for record in batch.records(first, last):
-            reason = self._unwanted(batch, record)
-            if runs and runs[-1][2] is reason and runs[-1][1] == record.offset - 1:
-                runs[-1] = (runs[-1][0], record.offset, reason)
-            else:
-                runs.append((record.offset, record.offset, reason))
-        return runs
 
     def _trim(self, state: QueueState) -> None:
         """Finish what retention has taken."""
@@ -598,8 +386,8 @@ class ShareQueue:
 
     def _took(self) -> None:
         """Go on after somebody took records, or found none."""
-        self._promised = max(self._promised - 1, 0)
-        if self._waiters:
+        self._line.came()
+        if len(self._line):
             self._notify()
         self._schedule()
 
@@ -812,7 +600,7 @@ class ShareQueue:
                 if state.is_moving(span.first):
                     settlement = state.archive_moved(span.first, span.last, is_stored=is_stored)
                     acknowledged = self._write(state, settlement)
-                    acknowledged.add_done_callback(_retrieve)
+                    acknowledged.add_done_callback(retrieve)
         return acknowledged
 
     def _move(self) -> None:
@@ -833,9 +621,9 @@ class ShareQueue:
         """
         while True:
             try:
-                stretch = self._stretch_at(offset)
-            except _Missing as missing:
-                await self._load(missing)
+                stretch = self._source.stretch_at(offset)
+            except Missing as missing:
+                await self._source.load(missing)
                 continue
             return None if stretch is None else stretch.batch
 
@@ -846,25 +634,19 @@ class ShareQueue:
 
         ``again``: it was called, and found nothing: it is the first of those who wait.
         """
-        self._promised = max(self._promised - 1, 0)
-        self._waiters[waiter] = None
-        if again:
-            self._waiters.move_to_end(waiter, last=False)
-        elif self._closed is not None or self._available > self._promised:
+        self._line.add(waiter, again=again)
+        if not again:
             self._loop.call_soon(self._notify)
 
     def forget(self, waiter: Waiter) -> None:
         """Never call ``waiter``."""
-        if waiter in self._waiters:
-            del self._waiters[waiter]
-        elif self._promised:
-            self._promised -= 1
-            self._notify()
+        self._line.forget(waiter)
+        self._notify()
 
     @property
     def waiting(self) -> int:
         """How many wait for records."""
-        return len(self._waiters)
+        return len(self._line)
 
     @property
     def _available(self) -> int:
@@ -875,26 +657,18 @@ class ShareQueue:
 
     def _notify(self) -> None:
         """Call as many of those who wait as there are records for."""
-        waiters = self._waiters
-        if not waiters:
+        if not len(self._line):
             return
-        is_open = self._closed is None
-        count = self._available - self._promised if is_open else len(waiters)
-        while count > 0 and waiters:
-            waiter, _ = waiters.popitem(last=False)
-            self._promised += 1
-            self._promised_at = self._loop.time()
-            if waiter.ready(self):
-                count -= 1
-            else:
-                self._promised = max(self._promised - 1, 0)
-        if self._promised and self._waiters:
+        if self._closed is not None:
+            self._line.call_all(self)
+            return
+        self._line.call(self, self._available, self._loop.time())
+        if self._line.promised and len(self._line):
             self._schedule()
 
     def advanced(self) -> None:
         """Records may have become visible."""
-        if self._waiters:
-            self._notify()
+        self._notify()
 
     # Time
 
@@ -904,7 +678,7 @@ class ShareQueue:
         if state is None or self._closed is not None:
             return
         expiry, wakeup = state.next_expiry(), state.next_wakeup()
-        has_promised = self._promised > 0 and len(self._waiters) > 0
+        has_promised = self._line.promised > 0 and len(self._line) > 0
         plan = (expiry, wakeup, has_promised)
         if plan == self._planned_for and self._timer is not None:
             return
@@ -915,7 +689,7 @@ class ShareQueue:
         if wakeup is not None:
             wait_s = min(wait_s, (wakeup - self._clock.time_ms()) / 1000)
         if has_promised:
-            wait_s = min(wait_s, _PROMISE_S)
+            wait_s = min(wait_s, PROMISE_S)
         if wait_s == float("inf"):
             return
         at = max(self._loop.time() + min(max(wait_s, _TICK_S), _LONGEST_S), self._retry_at)
@@ -938,8 +712,7 @@ class ShareQueue:
         if settlement.changes:
             self._store(state, settlement)
         state.wake(wall_ms)
-        if self._promised and self._loop.time() - self._promised_at >= _PROMISE_S:
-            self._promised = 0
+        self._line.lose_patience(self._loop.time())
         self._notify()
         self._schedule()
 
@@ -966,92 +739,6 @@ class ShareQueue:
         return self._closed is not None
 
 
-class _Taking:
-    """Batches that are being taken for one member."""
-
-    __slots__ = (
-        "_batches",
-        "_max_bytes",
-        "_min_one",
-        "_size",
-        "acquired",
-        "is_exact",
-        "left",
-        "member",
-    )
-
-    def __init__(
-        self, member: str, max_records: int, max_bytes: int, min_one: bool, is_exact: bool
-    ) -> None:
-        self.member = member
-        self.left = max_records
-        self.is_exact = is_exact
-        self.acquired: list[AcquiredRange] = []
-        self._batches: dict[int, bytes] = {}
-        self._max_bytes = max_bytes
-        self._min_one = min_one
-        self._size = 0
-
-    def has_room_for(self, batch: StoredBatch) -> bool:
-        """Whether this batch may be taken, too."""
-        if batch.header.base_offset in self._batches:
-            return True
-        if not self._batches and self._min_one:
-            return True
-        return self._size + len(batch.raw) <= self._max_bytes
-
-    def add(self, batch: StoredBatch, parts: list[Given]) -> None:
-        """Count in records of a batch that were given out."""
-        base = batch.header.base_offset
-        if base not in self._batches:
-            self._batches[base] = batch.raw
-            self._size += len(batch.raw)
-        for first, last, history in parts:
-            self.acquired.append(AcquiredRange(first, last, history.deliveries + 1))
-            self.left -= last - first + 1
-
-    def result(self) -> TakenBatches:
-        """All that was taken, ascending."""
-        merged: list[AcquiredRange] = []
-        for part in sorted(self.acquired):
-            if merged and merged[-1].last_offset + 1 == part.first_offset:
-                before = merged[-1]
-                if before.delivery_count == part.delivery_count:
-                    merged[-1] = before._replace(last_offset=part.last_offset)
-                    continue
-            merged.append(part)
-        records = b"".join(self._batches[base] for base in sorted(self._batches))
-        return TakenBatches(records, merged)
-
-
-class _HiddenCount:
-    """Counts the offsets of hidden batches in a range that moves on, looking at each run once."""
-
-    __slots__ = ("_count", "_end", "_partition", "_start")
-
-    def __init__(self, partition: Partition) -> None:
-        self._partition = partition
-        self._start = 0
-        self._end = 0
-        self._count = 0
-
-    def between(self, start: int, end: int) -> int:
-        """How many there are from ``start`` to before ``end``."""
-        log = self._partition.log
-        if not log.has_hidden:
-            return 0
-        if self._start <= start <= self._end <= end:
-            if start > self._start:
-                self._count -= log.hidden_between(self._start, start)
-        else:
-            self._end, self._count = start, 0
-        self._start = start
-        if end > self._end:
-            self._count += log.hidden_between(self._end, end)
-            self._end = end
-        return self._count
-
-
 class _Acknowledgement:
     """Waits for the high watermark."""
 
@@ -1068,33 +755,3 @@ class _Acknowledgement:
         """It is acknowledged (NONE), or never will be."""
         if not self.future.done():
             self.future.set_result(code)
-
-
-async def _when_done(taken: list[TakenRecord], once: list[_Once]) -> list[TakenRecord]:
-    """What may be given out of ``taken``: not those that are not known to be done.
-
-    Raises ApiError where nothing is left.
-    """
-    outcomes = await asyncio.gather(*[one.acknowledged for one in once], return_exceptions=True)
-    failed = {one.at for one, outcome in zip(once, outcomes, strict=True) if outcome is not None}
-    left = [record for number, record in enumerate(taken) if number not in failed]
-    if not left:
-        for outcome in outcomes:
-            if outcome is not None:
-                raise outcome
-    return left
-
-
-def _retrieve(future: "asyncio.Future[None]") -> None:
-    """What this failed with is known otherwise."""
-    if not future.cancelled():
-        future.exception()
-
-
-def _size_of(record: ConsumerRecord) -> int:
-    size = _RECORD_BYTES
-    if record.key is not None:
-        size += len(record.key)
-    if record.value is not None:
-        size += len(record.value)
-    return size

@@ -18,6 +18,7 @@ from .fold import GroupProgress, QueueFold
 from .journal import Entry, Journal
 from .queue import ShareQueue
 from .settings import BY_DURATION, EARLIEST, LATEST, GroupSettings
+from .source import retrieve
 from .types import QueueCounts, QueueDescription
 
 _log = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ class LedQueues:
         acknowledged = self.journal.write(
             Entry(group, [Change(ChangeKind.STARTED, offset, offset)])
         )
-        acknowledged.add_done_callback(_retrieve)
+        acknowledged.add_done_callback(retrieve)
         self.journal.flush()
         if self.progress(group) is None and acknowledged.done():
             acknowledged.result()
@@ -290,9 +291,3 @@ def duration_ms(text: str) -> int:
     for count, unit_s in ((days, 86_400), (hours, 3_600), (minutes, 60), (seconds, 1)):
         whole_s += unit_s * int(count or 0)
     return 1000 * whole_s + int((fraction or "0").ljust(3, "0")[:3])
-
-
-def _retrieve(future: "asyncio.Future[None]") -> None:
-    """What this failed with is known otherwise."""
-    if not future.cancelled():
-        future.exception()

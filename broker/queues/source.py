@@ -1,0 +1,266 @@
+"""What a queue gives out next: which records, in which batches, and which it leaves out."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from qbus.clock import Clock
+from qbus.errors import ApiError
+from qbus.records import ConsumerRecord
+
+from ..delay.log_throttle import LogThrottle
+from ..partition.partition import Partition
+from .batches import LogBatches, StoredBatch, Stretch, expires_at
+from .filters import TagFilter, parse_filter
+from .state import QueueState, Reason
+
+_log = logging.getLogger(__name__)
+
+_FEW_GAPS: Final = 200
+
+
+class Missing(Exception):  # noqa: N818 - no error: it says what to read
+    """What is at ``offset`` must be read from the disk first; ``is_fresh``: and what is behind."""
+
+    def __init__(self, offset: int, *, is_fresh: bool) -> None:
+        super().__init__(offset)
+        self.offset = offset
+        self.is_fresh = is_fresh
+
+
+class Found(NamedTuple):
+    """Records of one batch that may be given out next; fresh ones were never given out."""
+
+    first: int
+    last: int
+    batch: StoredBatch
+    is_fresh: bool
+
+
+class RecordSource:
+    """Finds a queue's records in the log of its partition."""
+
+    def __init__(
+        self,
+        name: str,
+        partition: Partition,
+        batches: LogBatches,
+        loading: asyncio.Lock,
+        clock: Clock,
+    ) -> None:
+        """``name``: the queue's, for the log. ``loading``: held by who reads from the disk."""
+        self._name = name
+        self._partition = partition
+        self._batches = batches
+        self._loading = loading
+        self._clock = clock
+        self._filter: TagFilter | None = None
+        self._complaints = LogThrottle(clock, 60.0)
+        self._oldest: tuple[int, int] | None = None  # an offset, and its record's timestamp
+        self._hidden = _HiddenCount(partition)
+
+    def set_filter(self, expression: str) -> None:
+        """Leave out what an expression does not take; one that cannot be read takes all."""
+        try:
+            self._filter = parse_filter(expression)
+        except ValueError as error:
+            _log.warning("%s: %s: it is not applied", self._name, error)
+            self._filter = None
+
+    # What comes next
+
+    def next(self, state: QueueState, most: int) -> Found | None:
+        """Up to ``most`` records of a batch: those that were given out before come first.
+
+        None: there is nothing now. Raises Missing, ApiError, OSError.
+        """
+        if len(state.ready):
+            return self.next_ready(state, most)
+        found = self.next_fresh(state)
+        if found is None:
+            return None
+        batch, free = found
+        low, high = free[0]
+        return Found(low, min(high, low + most - 1), batch, True)
+
+    def next_ready(self, state: QueueState, most: int) -> Found | None:
+        """Likewise, of what was given out before."""
+        lowest = state.ready.lowest()
+        if lowest is None:
+            return None
+        stretch = self.stretch_at(lowest.first)
+        if stretch is None or stretch.batch is None:
+            return None
+        last = min(lowest.last, stretch.last, lowest.first + most - 1)
+        return Found(lowest.first, last, stretch.batch, False)
+
+    def next_fresh(self, state: QueueState) -> tuple[StoredBatch, list[tuple[int, int]]] | None:
+        """The next batch with something fresh, and what of it is; None: there is none now.
+
+        Raises Missing, ApiError, OSError.
+        """
+        if state.is_clogged:
+            if self._complaints.allows():
+                _log.warning(
+                    "%s: %d records were given back and are not done: nothing new is given out",
+                    self._name,
+                    state.progress.returned.size,
+                )
+            return None
+        while state.next_fresh < self._partition.high_watermark:
+            stretch = self.stretch_at(state.next_fresh, is_fresh=True)
+            if stretch is None:
+                return None
+            if stretch.batch is None:
+                state.pass_void(state.next_fresh, stretch.last)
+                continue
+            for low, high in stretch.batch.gaps():
+                state.add_void(low, high)
+            free = state.fresh(state.next_fresh, stretch.last)
+            if free:
+                return stretch.batch, free
+            state.pass_to(stretch.last + 1)
+        return None
+
+    def stretch_at(self, offset: int, *, is_fresh: bool = False) -> Stretch | None:
+        """What is at ``offset``; None: nothing yet. Raises Missing, ApiError, OSError."""
+        batches = self._batches
+        stretch = batches.at(offset)
+        if stretch is not None:
+            return stretch
+        try:
+            if is_fresh:
+                found = batches.load(offset, self._partition.high_watermark, wait=False)
+            else:
+                found = batches.load_batch(offset, wait=False)
+        except BlockingIOError:
+            raise Missing(offset, is_fresh=is_fresh) from None
+        batches.keep(found)
+        return batches.at(offset)
+
+    async def load(self, missing: Missing) -> None:
+        """Read what is missing. Raises ApiError, OSError."""
+        batches, offset = self._batches, missing.offset
+        async with self._loading:
+            if batches.at(offset) is not None:
+                return
+            if missing.is_fresh:
+                limit = self._partition.high_watermark
+                found = await asyncio.to_thread(batches.load, offset, limit, wait=True)
+            else:
+                found = await asyncio.to_thread(batches.load_batch, offset, wait=True)
+            batches.keep(found)
+
+    def unwanted(self, batch: StoredBatch, record: ConsumerRecord) -> Reason | None:
+        """Why a record is given to nobody, if it is not."""
+        if batch.has_ttl:
+            end_ms = expires_at(record.headers, record.timestamp)
+            if end_ms is not None and end_ms <= self._clock.time_ms():
+                return Reason.EXPIRED
+        if self._filter is not None and not self._filter.matches(record.headers):
+            return Reason.FILTERED
+        return None
+
+    def runs(
+        self, batch: StoredBatch, first: int, last: int
+    ) -> Sequence[tuple[int, int, Reason | None]]:
+        """Neighbouring records that are all wanted, or all not wanted for the same reason."""
+        if self._filter is None and not batch.has_ttl:
+            return [(first, last, None)]
+        runs: list[tuple[int, int, Reason | None]] = []
+        for record in batch.records(first, last):
+            reason = self.unwanted(batch, record)
+            if runs and runs[-1][2] is reason and runs[-1][1] == record.offset - 1:
+                runs[-1] = (runs[-1][0], record.offset, reason)
+            else:
+                runs.append((record.offset, record.offset, reason))
+        return runs
+
+    # What it is in numbers
+
+    def fresh_count(self, state: QueueState) -> int:
+        """How many records were never given out, without reading them."""
+        offset, end = state.next_fresh, self._partition.visible_end
+        free = state.fresh(offset, end - 1) if offset < end else []
+        if not free:
+            return 0
+        low, high = free[-1]
+        count = high - low + 1 - self._hidden.between(low, high + 1)
+        if len(free) > _FEW_GAPS:  # of a new leader alone, and nearly right
+            return max(count, 0) + sum(high - low + 1 for low, high in free[:-1])
+        hidden_between = self._partition.log.hidden_between
+        for low, high in free[:-1]:
+            count += high - low + 1 - hidden_between(low, high + 1)
+        return max(count, 0)
+
+    def oldest_timestamp(self, state: QueueState) -> int | None:
+        """The timestamp of the first record that is not done.
+
+        None: there is none, or it is not known yet: what is on disk is read in the background.
+        """
+        offset = self._oldest_offset(state)
+        if offset is None:
+            return None
+        if self._oldest is None or self._oldest[0] != offset:
+            try:
+                stretch = self.stretch_at(offset)
+            except Missing as missing:
+                self._read_soon(missing)
+            except (ApiError, OSError):
+                return None
+            else:
+                records = stretch and stretch.batch and stretch.batch.records(offset, offset)
+                self._oldest = (offset, records[0].timestamp) if records else None
+        return None if self._oldest is None else self._oldest[1]
+
+    def _read_soon(self, missing: Missing) -> None:
+        if not self._loading.locked():
+            task = asyncio.get_running_loop().create_task(self.load(missing))
+            task.add_done_callback(retrieve)
+
+    def _oldest_offset(self, state: QueueState) -> int | None:
+        log, end = self._partition.log, self._partition.visible_end
+        offset, before = max(state.progress.start, log.log_start_offset), -1
+        while before < offset < end:
+            before = offset
+            for places in (state.voids, state.progress.done):
+                found = places.find(offset)
+                if found is not None:
+                    offset = found.last + 1
+            offset = log.hidden_end(offset, wait=True)
+        return offset if offset < end else None
+
+
+def retrieve(future: "asyncio.Future[None]") -> None:
+    """What this failed with is known otherwise."""
+    if not future.cancelled():
+        future.exception()
+
+
+class _HiddenCount:
+    """Counts the offsets of hidden batches in a range that moves on, looking at each run once."""
+
+    __slots__ = ("_count", "_end", "_partition", "_start")
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._start = 0
+        self._end = 0
+        self._count = 0
+
+    def between(self, start: int, end: int) -> int:
+        """How many there are from ``start`` to before ``end``."""
+        log = self._partition.log
+        if not log.has_hidden:
+            return 0
+        if self._start <= start <= self._end <= end:
+            if start > self._start:
+                self._count -= log.hidden_between(self._start, start)
+        else:
+            self._end, self._count = start, 0
+        self._start = start
+        if end > self._end:
+            self._count += log.hidden_between(self._end, end)
+            self._end = end
+        return self._count
