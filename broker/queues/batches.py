@@ -23,6 +23,8 @@ from .ranges import RangeMap
 _MOST_BYTES: Final = 64 << 20
 _READ_BYTES: Final = 256 << 10
 _LEAST_READ_BYTES: Final = 16 << 10
+_AHEAD: Final = 32  # records that are decoded at once where fewer are asked for
+_AHEAD_BYTES: Final = 32 << 10
 _ONE_BYTE: Final = 0x80  # from which on a length takes more
 _SPAN_BYTES: Final = 200  # that a range takes besides its batch
 _TTL_NAME: Final = TTL.encode()
@@ -34,7 +36,7 @@ class StoredBatch:
     Of a batch that has a record for each of its offsets nothing is decoded before it is asked for.
     """
 
-    __slots__ = ("_offsets", "_one", "_payload", "_positions", "has_ttl", "header", "raw")
+    __slots__ = ("_ahead", "_offsets", "_payload", "_positions", "has_ttl", "header", "raw")
 
     def __init__(self, header: BatchHeader, raw: bytes) -> None:
         """Raises CorruptBatch."""
@@ -43,7 +45,7 @@ class StoredBatch:
         self._payload: bytes | None = None
         self._positions: array[int] | None = None
         self._offsets: array[int] | None = None
-        self._one: BatchHeader | None = None  # of a batch with one record, of the same kind
+        self._ahead: tuple[int, list[ConsumerRecord]] = (0, [])  # decoded before it is asked for
         if not self.is_dense:
             self._find_offsets()
         self.has_ttl = self._may_have_ttl()
@@ -57,7 +59,8 @@ class StoredBatch:
     def size(self) -> int:
         """How many bytes of memory it takes at most, when all its records were asked for."""
         payload = self.raw if self._payload is None else self._payload
-        return len(self.raw) + len(payload) + 4 * self.header.records_count + _SPAN_BYTES
+        ahead = min(len(payload), _AHEAD_BYTES)
+        return len(self.raw) + len(payload) + ahead + 4 * self.header.records_count + _SPAN_BYTES
 
     def _may_have_ttl(self) -> bool:
         """Whether a record may have the header ``qbus-ttl``: its name is somewhere in the bytes."""
@@ -115,14 +118,21 @@ class StoredBatch:
 
         if begin >= end:
             return []
+        start, ahead = self._ahead
+        if start <= begin and end <= start + len(ahead):
+            return ahead[begin - start : end - start]
         positions = self.positions
-        payload = self.payload[positions[begin] : positions[end]]
-        part = self._one
-        if end - begin > 1 or part is None:
-            part = self.header._replace(records_count=end - begin)
-            if end - begin == 1:
-                self._one = part
-        return codec.twin.Decoder(payload, part, "", 0, 0).take(len(payload) + 1)
+        to = end
+        if end - begin < _AHEAD and positions[end] - positions[begin] < _AHEAD_BYTES:
+            to = min(begin + _AHEAD, self.header.records_count)
+            while positions[to] - positions[begin] > _AHEAD_BYTES and to > end:
+                to = (to + end) // 2
+        payload = self.payload[positions[begin] : positions[to]]
+        part = self.header._replace(records_count=to - begin)
+        records = codec.twin.Decoder(payload, part, "", 0, 0).take(len(payload) + 1)
+        if to > end:
+            self._ahead = (begin, records)
+        return records[: end - begin]
 
 
 def _positions(payload: bytes, count: int) -> "array[int]":

@@ -81,13 +81,13 @@ class GroupProgress:
     def _finish(self, first: int, last: int) -> None:
         if first > last:
             return
-        if len(self.returned):
+        if self.returned.size:
             self.returned.cut(first, last)
         if first > self.start:
             self.done.set(first, last, True)
             return
         start = last + 1
-        if len(self.done):
+        if self.done.size:
             following = self.done.find(start)
             if following is not None:
                 start = following.last + 1

@@ -345,7 +345,7 @@ class ShareQueue:
         return taking.result()
 
     def _take_batches(self, state: QueueState, taking: BatchesTaken) -> None:
-        while state.has_room and taking.left > 0 and len(state.ready):
+        while state.has_room and taking.left > 0 and state.ready.size:
             ready = self._source.next_ready(state, state.ready.size)
             if ready is None or not taking.has_room_for(ready.batch):
                 return

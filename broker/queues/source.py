@@ -75,7 +75,7 @@ class RecordSource:
 
         None: there is nothing now. Raises Missing, ApiError, OSError.
         """
-        if len(state.ready):
+        if state.ready.size:
             return self.next_ready(state, most)
         found = self.next_fresh(state)
         if found is None:

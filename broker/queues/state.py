@@ -199,7 +199,7 @@ class QueueState:
         """Give out these records to ``member``; they are fresh or ready."""
         parts: list[Given] = []
         position = first
-        if len(self.ready):
+        if self.ready.size:
             for span in self.ready.cut(first, last):
                 if span.first > position:
                     parts.append(Given(position, span.first - 1, FRESH))
@@ -297,7 +297,7 @@ class QueueState:
 
     def _done(self, kind: ChangeKind, first: int, last: int) -> Change:
         """The change that finishes records, with the offsets beside them that have none."""
-        if len(self.voids):
+        if self.voids.size:
             before = self.voids.find(first - 1)
             if before is not None:
                 first = before.first
@@ -403,7 +403,7 @@ class QueueState:
             if change.kind is ChangeKind.RETURNED:
                 for known in self.progress.returned.spans(change.first, change.last):
                     self._returned(known.first, known.last, known.value, wall_ms)
-            elif len(self.voids):
+            elif self.voids.size:
                 self.voids.cut(change.first, change.last)
 
     def _returned(self, first: int, last: int, history: History, wall_ms: int) -> None:
