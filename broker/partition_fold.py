@@ -13,6 +13,7 @@ from qbus.records import BatchHeader, Buffer
 from qbus.records.control import Announcement, ControlRecord, ControlType
 
 from .delay.fold import DelayFold
+from .log.controls import Fold
 from .queues.fold import QueueFold
 
 F = TypeVar("F")
@@ -63,6 +64,11 @@ class PartitionFold:
     def delivered(self, announcement: Announcement) -> None:
         """See :class:`~qbus.broker.log.controls.Fold`."""
         self.delays.delivered(announcement)
+
+    def succeed(self, former: Fold) -> None:
+        """See :class:`~qbus.broker.log.controls.Fold`."""
+        self.delays.succeed(former)
+        self.queues.succeed(former)
 
     def encode(self) -> Sequence[Buffer]:
         """See :class:`~qbus.broker.log.controls.Fold`."""

@@ -29,6 +29,7 @@ from qbus.records.control import (
     decode_rescheduled,
 )
 
+from ..log.controls import Fold
 from .schedule import Schedule
 
 F = TypeVar("F")
@@ -258,6 +259,9 @@ class DelayFold:
         self.rescheduled.pop(carried.from_offset, None)
         self.carried.add(carried.original_offset, record.offset)
         self.schedule.add(carried.due, record.offset, key_hash)
+
+    def succeed(self, former: Fold) -> None:
+        """See :class:`~qbus.broker.log.controls.Fold`: what was held back there is gone."""
 
     def encode(self) -> Sequence[Buffer]:
         """See :class:`~qbus.broker.log.controls.Fold`."""

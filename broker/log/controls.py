@@ -72,6 +72,12 @@ class Fold(Protocol):
     def delivered(self, announcement: Announcement) -> None:
         """The batch that was announced is in the log."""
 
+    def succeed(self, former: "Fold") -> None:
+        """Take over what still holds of ``former``, after which retention took hidden batches.
+
+        ``former`` is of the same class; this one has seen nothing yet.
+        """
+
     def encode(self) -> Sequence[Buffer]:
         """All that is to be known, for :meth:`restore`."""
 
@@ -97,6 +103,9 @@ class NoFold:
 
     def delivered(self, announcement: Announcement) -> None:
         """Know nothing."""
+
+    def succeed(self, former: Fold) -> None:
+        """Take over nothing."""
 
     def encode(self) -> Sequence[Buffer]:
         """Nothing."""
@@ -189,8 +198,10 @@ def load_controls(
 
     found = control_snapshots(files, directory).newest_good(segments[-1].end_offset, decode)
     start, fold = segments[0].base_offset, make_fold()
-    if found is not None and found[0] >= start:  # else what came between the two is gone
+    if found is not None and found[0] >= start:
         start, fold = found
+    elif found is not None:  # what came between the two is gone
+        fold.succeed(found[1])
     controls = Controls(fold)
     for segment in segments:
         if segment.end_offset > start or controls.announced is not None:

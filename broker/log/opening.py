@@ -152,10 +152,9 @@ class LogOpener:
                     self._files, self._directory, opened.segments, self._config, self._now_ms
                 )
                 opened.has_hidden = any(len(one.indexes.controls) for one in opened.segments)
-                if opened.has_hidden:
-                    opened.controls = load_controls(
-                        self._files, self._directory, opened.segments, self._make_fold
-                    )
+                opened.controls = load_controls(
+                    self._files, self._directory, opened.segments, self._make_fold
+                )
         except BadBatch as bad:
             where = bad.position, bad.offset, bad.problem
             opened.corruption = Corruption(self._directory, *where)

@@ -32,6 +32,7 @@ from qbus.records.control import (
     encode_history,
 )
 
+from ..log.controls import Fold
 from .ranges import RangeMap
 
 F = TypeVar("F")
@@ -153,6 +154,15 @@ class QueueFold:
             progress.begun_at = place
         progress.apply(change)
         progress.mentioned_at = place
+
+    def succeed(self, former: Fold) -> None:
+        """See :class:`~qbus.broker.log.controls.Fold`.
+
+        Groups are still known. What they did with records that are left is in the rest of the log.
+        """
+        known = former.part(QueueFold)
+        if known is not None:
+            self.groups = {name: GroupProgress(one.start) for name, one in known.groups.items()}
 
     def encode(self) -> Sequence[Buffer]:
         """See :class:`~qbus.broker.log.controls.Fold`."""

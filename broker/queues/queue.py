@@ -68,6 +68,10 @@ class LedPartition(Protocol):
         """Held by who reads batches from the disk."""
 
     @property
+    def waited(self) -> "dict[ShareQueue, None]":
+        """The queues that somebody may wait for."""
+
+    @property
     def dead_letters(self) -> DeadLetterTopics:
         """Stores what is given up."""
 
@@ -635,6 +639,7 @@ class ShareQueue:
         ``again``: it was called, and found nothing: it is the first of those who wait.
         """
         self._line.add(waiter, again=again)
+        self._led.waited[self] = None
         if not again:
             self._loop.call_soon(self._notify)
 
@@ -669,6 +674,8 @@ class ShareQueue:
     def advanced(self) -> None:
         """Records may have become visible."""
         self._notify()
+        if not len(self._line):
+            self._led.waited.pop(self, None)
 
     # Time
 

@@ -44,6 +44,7 @@ class LedQueues:
         self.loading = asyncio.Lock()
         self.dead_letters = dead_letters
         self.queues: dict[str, ShareQueue] = {}
+        self.waited: dict[ShareQueue, None] = {}
         # What the log says of its queues: it is not replaced as long as the partition is led here.
         self.fold = partition.log.fold.part(QueueFold)
 
@@ -270,8 +271,8 @@ class QueueService(PartitionListener):
     def high_watermark_moved(self, partition: Partition, offset: int) -> None:  # noqa: ARG002
         """See :class:`PartitionListener`."""
         led = self._led.get(partition)
-        if led is not None:
-            for queue in led.queues.values():
+        if led is not None and led.waited:
+            for queue in list(led.waited):
                 queue.advanced()
 
     def stop(self) -> None:

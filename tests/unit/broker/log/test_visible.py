@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 
 from qbus.broker.log import Log, LogConfig, OsFiles
+from qbus.broker.log.controls import Fold
 from qbus.broker.log.state import SharedState
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
@@ -59,6 +60,9 @@ class Remembered:
 
     def delivered(self, announcement: Announcement) -> None:
         self.events.append(f"delivered {announcement.entries.offsets}")
+
+    def succeed(self, former: Fold) -> None:
+        self.events.append("succeeds another")
 
     def encode(self) -> Sequence[Buffer]:
         return [event.encode() + b"\n" for event in self.events]

@@ -77,6 +77,27 @@ async def test_otherwise_time_decides_whatever_is_done(world: World) -> None:
     assert await take(queue) == []
 
 
+async def test_a_group_whose_snapshot_is_older_than_the_log_is_known(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await world.start(retention_ms=1000)
+    await world.add(b"old")
+    queue = world.queue()
+    await take(queue)
+    await accept(queue, 0)
+    await world.restart()
+    log = world.partition.log
+    for value in (b"gone", b"new"):
+        log.roll()
+        await world.add(value)
+    log.delete_records_before(log.log_end_offset - 1)
+    world.clock.advance(2)
+    assert log.apply_retention(log.log_end_offset - 1) == 2
+    await world.plane.stop()
+    await world.plane.start()
+    assert await take(world.queue(auto_offset_reset="latest")) == [b"new"]
+    await world.plane.stop()
+
+
 async def test_a_replica_that_begins_with_what_is_left_knows_the_group(tmp_path: Path) -> None:
     world = World(tmp_path)
     await world.start(retention_ms=1000)
