@@ -3,7 +3,7 @@
 Version 1 is the first stable one; 2 adds renewed locks (KIP-1222).
 """
 
-from qbus.wire.declare import Bool, Int8, Int16, Int32, Int64, String, Struct, Uuid, field
+from qbus.wire.declare import Bool, Bytes, Int8, Int16, Int32, Int64, String, Struct, Uuid, field
 
 
 class AcknowledgementBatch(Struct):
@@ -11,8 +11,11 @@ class AcknowledgementBatch(Struct):
     last_offset: Int64 = field()
     # One for all, or one for each offset: 0 gap, 1 accept, 2 release, 3 reject, 4 renew.
     acknowledge_types: list[Int8] = field()
-    # Qbus's own: what is released is not given out again before so many milliseconds.
-    delay_ms: Int64 = field(default=0, tag=10001)
+    # Qbus's own: what is released is not given out again before so many milliseconds; -1: as the
+    # group's back-off says.
+    delay_ms: Int64 = field(default=-1, tag=10001)
+    # Qbus's own: the result of the one job that this batch accepts.
+    result: Bytes | None = field(default=None, tag=10002)
 
 
 class AcknowledgePartition(Struct):

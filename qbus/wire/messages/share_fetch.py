@@ -4,7 +4,7 @@ A request acknowledges, before it acquires. Version 1 is the first stable one; 2
 records (KIP-1206) and renewed locks (KIP-1222).
 """
 
-from qbus.wire.declare import Bool, Int8, Int16, Int32, Int64, Records, String, Struct, Uuid, field
+from qbus.wire.declare import Bool, Bytes, Int8, Int16, Int32, Int64, Records, String, Struct, Uuid, field
 
 
 class AcknowledgementBatch(Struct):
@@ -12,8 +12,11 @@ class AcknowledgementBatch(Struct):
     last_offset: Int64 = field()
     # One for all, or one for each offset: 0 gap, 1 accept, 2 release, 3 reject, 4 renew.
     acknowledge_types: list[Int8] = field()
-    # Qbus's own: what is released is not given out again before so many milliseconds.
-    delay_ms: Int64 = field(default=0, tag=10001)
+    # Qbus's own: what is released is not given out again before so many milliseconds; -1: as the
+    # group's back-off says.
+    delay_ms: Int64 = field(default=-1, tag=10001)
+    # Qbus's own: the result of the one job that this batch accepts.
+    result: Bytes | None = field(default=None, tag=10002)
 
 
 class FetchPartition(Struct):
