@@ -56,7 +56,13 @@ OPERATIONS: Final = {
         Operation.DESCRIBE_CONFIGS,
         Operation.ALTER_CONFIGS,
     ),
-    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
     ResourceType.CLUSTER: (
         Operation.CREATE,
         Operation.ALTER,
@@ -75,7 +81,7 @@ def topic(name: str) -> Resource:
 
 
 def group(name: str) -> Resource:
-    """A consumer group as a resource."""
+    """A consumer or share group as a resource."""
     return Resource(ResourceType.GROUP, name)
 
 

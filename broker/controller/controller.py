@@ -14,7 +14,7 @@ from random import Random
 from typing import NamedTuple, TypeVar
 
 from qbus.clock import Clock
-from qbus.config import BrokerConfig, check_topic_config
+from qbus.config import BrokerConfig, check_share_group_config, check_topic_config
 from qbus.errors import ApiError, ConfigError, ErrorCode
 from qbus.metadata import Create, MetadataStore, Op, Set
 from qbus.metadata.znodes import ChangeNode, ConfigNode, TopicNode
@@ -241,6 +241,29 @@ class Controller:
             plan, changes, lambda change: _broker(change.name), dry=validate_only
         )
 
+    async def alter_group_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> list[ApiError | None]:
+        """Alter configurations of share groups, which need not exist yet."""
+
+        async def plan(change: ConfigChange, _: int) -> Decision[None]:
+            if not change.name:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "a group has a name")
+            path = ConfigNode.group_path(change.name)
+            node = await self._store.get(path)
+            current = ConfigNode.decode(node.data).config if node else {}
+            try:
+                config = change.edited(current)
+                check_share_group_config(self._config, config)
+            except ConfigError as error:
+                raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+            ops = _write_config(path, current, config, node.version if node else -1)
+            return Decision(None, ops, ChangeNode(groups=(change.name,)))
+
+        return await self._carry_out(
+            plan, changes, lambda change: _group(change.name), dry=validate_only
+        )
+
     async def _carry_out(
         self,
         plan: Callable[[Item, int], Awaitable[Decision[T]]],
@@ -292,6 +315,10 @@ def _topic(name: str) -> Hashable:
 
 def _broker(name: str) -> Hashable:
     return "broker", name
+
+
+def _group(name: str) -> Hashable:
+    return "group", name
 
 
 def _write_config(

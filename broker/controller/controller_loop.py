@@ -20,6 +20,7 @@ from ..metadata.cache import MetadataCache
 from ..metadata.image import (
     BrokerConfigChanged,
     BrokersChanged,
+    GroupConfigChanged,
     Event,
     Topic,
     TopicDeleted,
@@ -176,7 +177,7 @@ class ControllerLoop:
             match event:
                 case BrokersChanged() | BrokerConfigChanged():
                     self._everything = True
-                case TopicDeleted():
+                case TopicDeleted() | GroupConfigChanged():
                     continue
                 case _:
                     self._touched.add(event.topic.name)

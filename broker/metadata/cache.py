@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from qbus.config import BrokerConfig, TopicConfig
+from qbus.config import BrokerConfig, ShareGroupConfig, TopicConfig
 from qbus.metadata import (
     ChangesLost,
     Check,
@@ -36,6 +36,7 @@ from .image import (
     BrokerInfo,
     BrokersChanged,
     Event,
+    GroupConfigChanged,
     Topic,
     differences,
     read_topic,
@@ -45,6 +46,7 @@ from .reader import (
     read_broker_configs,
     read_changed,
     read_cluster,
+    read_group_configs,
     readable,
 )
 
@@ -52,7 +54,11 @@ _log = logging.getLogger(__name__)
 
 NO_CONTROLLER = -1
 
+JOBS_GROUP = "disque"
+"""The share group of jobs, which begins at the earliest record: none may be passed over."""
+
 _RETRY_S = 1.0
+_OFFSET_RESET = "share.auto.offset.reset"
 
 Subscriber = Callable[[Sequence[Event]], Awaitable[None] | None]
 
@@ -64,7 +70,8 @@ class MetadataCache:
     now (:mod:`qbus.broker.partition.leadership_lease`).
 
     Read ``topics`` (by name), ``topics_by_id``, ``brokers`` (by id), ``controller_id`` and
-    ``cluster`` from the event loop. ``config`` receives this broker's dynamic configuration. The
+    ``cluster`` from the event loop; ``group_configs`` is what share groups set themselves, by the
+    names of those that set anything. ``config`` receives this broker's dynamic configuration. The
     end of a session writes nothing to the feed, so brokers and the controller are watched as well.
     """
 
@@ -82,6 +89,9 @@ class MetadataCache:
         self.cluster = Cluster()
         self.suspected: set[tuple[str, int]] = set()
         self._effective: dict[str, TopicConfig] = {}
+        self._groups: dict[str, Mapping[str, str]] = {}
+        self.group_configs: Mapping[str, Mapping[str, str]] = MappingProxyType(self._groups)
+        self._effective_groups: dict[str, ShareGroupConfig] = {}
         self._collisions: dict[str, str] = {}
         self._subscribers: list[Subscriber] = []
         self._applied = -1
@@ -165,6 +175,18 @@ class MetadataCache:
             config = self._effective[topic.name] = TopicConfig(self._config, topic.config)
         return config
 
+    def group_config(self, group: str) -> ShareGroupConfig:
+        """Return the effective configuration of a share group, which need not exist."""
+        own = self._groups.get(group, {})
+        if group == JOBS_GROUP:
+            own = {_OFFSET_RESET: "earliest", **own}
+        elif not own:
+            group = ""  # one for all of them: clients name any number of groups
+        config = self._effective_groups.get(group)
+        if config is None:
+            config = self._effective_groups[group] = ShareGroupConfig(self._config, own)
+        return config
+
     def colliding(self, name: str) -> str | None:
         """Return the topic whose name collides with ``name``, possibly ``name`` itself."""
         return self._collisions.get(collision_key(name))
@@ -178,6 +200,7 @@ class MetadataCache:
                 self._store.children(TOPICS), read_cluster(self._store)
             )
             await self._read_broker_configs()
+            self._put_groups(await read_group_configs(self._store), {*self._groups})
             events: list[Event] = [BrokersChanged(), BrokerConfigChanged()]
             found = await read_changed(self._store, {*names, *self._topics}, {}, {})
             for name in found.whole:
@@ -227,6 +250,10 @@ class MetadataCache:
             if any(change.brokers for change in changes):
                 await self._read_broker_configs()
                 events.append(BrokerConfigChanged())
+            groups = {name for change in changes for name in change.groups}
+            if groups:
+                self._put_groups(await read_group_configs(self._store, groups), groups)
+                events += [GroupConfigChanged(name) for name in sorted(groups)]
             found = await read_changed(self._store, names, states, self._topics)
             for name in found.whole:
                 events += self._read_topic(name, found.nodes)
@@ -262,6 +289,14 @@ class MetadataCache:
         default, own = await read_broker_configs(self._store, self._config.node_id)
         self._config.set_dynamic(default, own)
         self._effective.clear()
+        self._effective_groups.clear()
+
+    def _put_groups(self, found: Mapping[str, Mapping[str, str]], names: Iterable[str]) -> None:
+        """Replace the configurations of share groups; those of ``names`` not found are gone."""
+        for name in names:
+            self._groups.pop(name, None)
+            self._effective_groups.pop(name, None)
+        self._groups.update(found)
 
     def _read_topic(self, name: str, nodes: Mapping[str, Node]) -> list[Event]:
         before = self._topics.get(name)

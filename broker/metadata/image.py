@@ -128,6 +128,13 @@ class BrokerConfigChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupConfigChanged:
+    """A share group's configuration changed."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
 class BrokersChanged:
     """Brokers came or went, or the controller changed."""
 
@@ -138,6 +145,7 @@ Event = (
     | PartitionsChanged
     | TopicConfigChanged
     | BrokerConfigChanged
+    | GroupConfigChanged
     | BrokersChanged
 )
 

@@ -14,6 +14,7 @@ from qbus.metadata.znodes import (
     BROKERS,
     CONTROLLER,
     CONTROLLER_EPOCH,
+    GROUP_CONFIGS,
     BrokerNode,
     ConfigNode,
     ControllerEpochNode,
@@ -21,6 +22,7 @@ from qbus.metadata.znodes import (
     PartitionStateNode,
     TopicNode,
 )
+from qbus.names import unescape
 
 from .image import BrokerInfo, Topic, with_states
 
@@ -78,6 +80,25 @@ async def read_broker_configs(
     nothing = ConfigNode({})
     default, own = (readable(ConfigNode.decode, nodes.get(path)) or nothing for path in paths)
     return default.config, own.config
+
+
+async def read_group_configs(
+    store: MetadataStore, names: Collection[str] | None = None
+) -> dict[str, Mapping[str, str]]:
+    """Read the configuration of share groups, by default of all that have one."""
+    if names is None:
+        names = [name for one in await store.children(GROUP_CONFIGS) if (name := _name(one))]
+    paths = {name: ConfigNode.group_path(name) for name in names}
+    nodes = await store.get_many([*paths.values()]) if paths else {}
+    found = {name: readable(ConfigNode.decode, nodes.get(path)) for name, path in paths.items()}
+    return {name: node.config for name, node in found.items() if node is not None}
+
+
+def _name(escaped: str) -> str | None:
+    try:
+        return unescape(escaped)
+    except ValueError:
+        return None
 
 
 class TopicNodes(NamedTuple):

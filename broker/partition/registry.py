@@ -25,6 +25,7 @@ from ..log import Log, LogConfig, LogManager, TopicPartition
 from ..metadata.image import (
     BrokerConfigChanged,
     BrokersChanged,
+    GroupConfigChanged,
     Event,
     PartitionInfo,
     Topic,
@@ -185,7 +186,7 @@ class PartitionRegistry:
                     gone += self._forget(topic)
                 case BrokerConfigChanged():
                     changed |= dict.fromkeys(self._metadata.topics)
-                case BrokersChanged():
+                case BrokersChanged() | GroupConfigChanged():
                     pass
                 case _:
                     changed[event.topic.name] = None

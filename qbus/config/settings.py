@@ -23,6 +23,7 @@ class ConfigSource(IntEnum):
     DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class Stated(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from qbus.metadata.errors import MalformedNode
 from qbus.metadata.ids import decode_id, encode_id
+from qbus.names import escape
 
 CLUSTER_ID = "/cluster/id"
 BROKERS = "/brokers/ids"
@@ -26,6 +27,7 @@ CONTROLLER_EPOCH = "/controller_epoch"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
+GROUP_CONFIGS = "/config/groups"
 
 ALL_BROKERS = "<default>"
 """In place of a broker's id: the configuration of all brokers."""
@@ -308,7 +310,7 @@ class PartitionStateNode(NamedTuple):
 
 
 class ConfigNode(NamedTuple):
-    """Dynamic configuration of a topic, of a broker, or of all brokers."""
+    """Dynamic configuration of a topic, of a broker, of all brokers, or of a share group."""
 
     config: Mapping[str, str]
 
@@ -321,6 +323,11 @@ class ConfigNode(NamedTuple):
     def broker_path(broker: str) -> str:
         """The path of the configuration of a broker id or of ALL_BROKERS."""
         return f"{BROKER_CONFIGS}/{broker}"
+
+    @staticmethod
+    def group_path(group: str) -> str:
+        """The path of the configuration of a share group."""
+        return f"{GROUP_CONFIGS}/{escape(group)}"
 
     def encode(self) -> bytes:
         """Kafka's JSON, version 1."""
@@ -338,8 +345,8 @@ class ChangeNode(NamedTuple):
 
     ``topics`` were created, deleted, or changed in their replicas. ``states`` has partitions by
     topic of which only the state changed. ``configs`` are topics, and ``brokers`` are broker ids or
-    ALL_BROKERS, whose configuration changed. ``cluster``: brokers came or went, or the controller
-    changed.
+    ALL_BROKERS, and ``groups`` share groups, whose configuration changed. ``cluster``: brokers came
+    or went, or the controller changed.
     """
 
     topics: tuple[str, ...] = ()
@@ -347,6 +354,7 @@ class ChangeNode(NamedTuple):
     brokers: tuple[str, ...] = ()
     cluster: bool = False
     states: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+    groups: tuple[str, ...] = ()
 
     @classmethod
     def merged(cls, changes: Iterable["ChangeNode"]) -> "ChangeNode":
@@ -355,11 +363,13 @@ class ChangeNode(NamedTuple):
         configs: dict[str, None] = {}
         brokers: dict[str, None] = {}
         states: dict[str, dict[int, None]] = {}
+        groups: dict[str, None] = {}
         cluster = False
         for change in changes:
             topics |= dict.fromkeys(change.topics)
             configs |= dict.fromkeys(change.configs)
             brokers |= dict.fromkeys(change.brokers)
+            groups |= dict.fromkeys(change.groups)
             cluster = cluster or change.cluster
             for topic, some in change.states.items():
                 states.setdefault(topic, {}).update(dict.fromkeys(some))
@@ -369,6 +379,7 @@ class ChangeNode(NamedTuple):
             (*brokers,),
             cluster,
             {topic: (*some,) for topic, some in states.items()},
+            (*groups,),
         )
 
     def encode(self) -> bytes:
@@ -382,6 +393,8 @@ class ChangeNode(NamedTuple):
             change["configs"] = self.configs
         if self.brokers:
             change["brokers"] = self.brokers
+        if self.groups:
+            change["groups"] = self.groups
         if self.cluster:
             change["cluster"] = True
         return _dump(change).encode()
@@ -397,6 +410,7 @@ class ChangeNode(NamedTuple):
                 brokers=tuple(map(str, json_.get("brokers", ()))),
                 cluster=bool(json_.get("cluster", False)),
                 states={str(topic): tuple(map(int, some)) for topic, some in states},
+                groups=tuple(map(str, json_.get("groups", ()))),
             )
 
 

@@ -1,4 +1,4 @@
-"""What configuration requests are about: topics and brokers."""
+"""What configuration requests are about: topics, brokers and share groups."""
 
 import logging
 from collections import Counter
@@ -7,11 +7,12 @@ from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from qbus.config import BrokerConfig, Settings, TopicConfig
+from qbus.config import BrokerConfig, Settings, ShareGroupConfig, TopicConfig
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata.znodes import ALL_BROKERS
 
 from ...authorization import CLUSTER, Operation
+from ...authorization import group as group_resource
 from ...authorization import topic as topic_resource
 from ...controller import ConfigChange, with_mirror_source
 from ..context import RequestContext
@@ -39,13 +40,13 @@ def resource_type(number: int) -> ResourceType:
     Raises:
         ApiError: INVALID_REQUEST, it cannot.
     """
-    if number in {ResourceType.TOPIC, ResourceType.BROKER}:
+    if number in {ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP}:
         return ResourceType(number)
     known = number in ResourceType.__members__.values()
     name = ResourceType(number).name if known else f"type {number}"
     raise ApiError(
         ErrorCode.INVALID_REQUEST,
-        f"configuration is that of topics or brokers; {name} is not supported",
+        f"configuration is that of topics, brokers or share groups; {name} is not supported",
     )
 
 
@@ -83,14 +84,20 @@ async def alter(
     errors: list[ApiError | None] = [None] * len(changes)
     topics: dict[int, ConfigChange] = {}
     brokers: dict[int, ConfigChange] = {}
+    groups: dict[int, ConfigChange] = {}
     times = Counter((change.type, change.name) for change in changes)
     for place, change in enumerate(changes):
         try:
             if times[change.type, change.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the resource comes twice")
-            if resource_type(change.type) is ResourceType.TOPIC:
+            kind = resource_type(change.type)
+            if kind is ResourceType.TOPIC:
                 context.authorize(Operation.ALTER_CONFIGS, topic_resource(change.name))
                 topics[place] = ConfigChange(change.name, partial(_edited_topic, change.edited))
+            elif kind is ResourceType.GROUP:
+                context.authorize(Operation.ALTER_CONFIGS, group_resource(change.name))
+                edited = partial(change.edited, ShareGroupConfig)
+                groups[place] = ConfigChange(change.name, edited)
             else:
                 context.authorize(Operation.ALTER_CONFIGS, CLUSTER)
                 name = broker_name(broker, change.name)
@@ -100,6 +107,7 @@ async def alter(
     for alter_some, some in (
         (broker.controller.alter_topic_configs, topics),
         (broker.controller.alter_broker_configs, brokers),
+        (broker.controller.alter_group_configs, groups),
     ):
         outcomes = await alter_some(list(some.values()), validate_only=validate_only)
         for place, outcome in zip(some, outcomes, strict=True):
@@ -116,6 +124,8 @@ async def alter(
 def _named(change: Change) -> str:
     if change.type == ResourceType.TOPIC:
         return f"topic {change.name}"
+    if change.type == ResourceType.GROUP:
+        return f"group {change.name!r}"
     return f"broker {change.name}" if change.name else "all brokers"
 
 

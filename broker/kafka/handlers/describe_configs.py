@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32): the configuration in force of topics and brokers.
+"""DescribeConfigs (key 32): the configuration in force of topics, brokers and share groups.
 
 Every key is told with its value and who set it (KIP-226); on request with what else was stated for
 it, the first in force, and from version 3 on with its meaning (KIP-569). The broker ``""`` stands
@@ -8,7 +8,7 @@ for all of them: told is what is set dynamically for all. Key names select; null
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from qbus.config import BrokerConfig, ConfigEntry, Stated, TopicConfig
+from qbus.config import BrokerConfig, ConfigEntry, ShareGroupConfig, Stated, TopicConfig
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata.znodes import ALL_BROKERS
 from qbus.names import check_topic_name
@@ -22,6 +22,7 @@ from qbus.wire.messages.describe_configs import (
 )
 
 from ...authorization import CLUSTER, Operation
+from ...authorization import group as group_resource
 from ...authorization import topic as topic_resource
 from ..context import RequestContext
 from .configs import ResourceType, broker_name, resource_type
@@ -54,16 +55,21 @@ def handle(
 def _entries(
     broker: "Broker", context: RequestContext, resource: DescribeConfigsResource
 ) -> list[ConfigEntry]:
-    if resource_type(resource.resource_type) is ResourceType.TOPIC:
+    kind = resource_type(resource.resource_type)
+    if kind is ResourceType.TOPIC:
         context.authorize(Operation.DESCRIBE_CONFIGS, topic_resource(resource.resource_name))
         return _selected(resource, _described(_topic_config(broker, resource.resource_name)))
+    if kind is ResourceType.GROUP:
+        context.authorize(Operation.DESCRIBE_CONFIGS, group_resource(resource.resource_name))
+        group = broker.metadata.group_config(resource.resource_name)
+        return _selected(resource, _described(group))
     context.authorize(Operation.DESCRIBE_CONFIGS, CLUSTER)
     if broker_name(broker, resource.resource_name) == ALL_BROKERS:
         return _selected(resource, broker.config.describe_for_all())
     return _selected(resource, _described(broker.config))
 
 
-def _described(config: BrokerConfig | TopicConfig) -> Iterable[ConfigEntry]:
+def _described(config: BrokerConfig | TopicConfig | ShareGroupConfig) -> Iterable[ConfigEntry]:
     return (config.describe(name) for name in config.KEYS)
 
 

@@ -4,7 +4,19 @@ A request acknowledges, before it acquires. Version 1 is the first stable one; 2
 records (KIP-1206) and renewed locks (KIP-1222).
 """
 
-from qbus.wire.declare import Bool, Bytes, Int8, Int16, Int32, Int64, Records, String, Struct, Uuid, field
+from qbus.wire.declare import (
+    Bool,
+    Bytes,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Records,
+    String,
+    Struct,
+    Uuid,
+    field,
+)
 
 
 class AcknowledgementBatch(Struct):
