@@ -11,13 +11,17 @@ from qbus.metadata.znodes import BrokerNode
 from .controller import Controller, announce_stop
 from .delay import DelayService
 from .group import GroupCoordinator
+from .kafka.queue_leaders import QueueLeaders
 from .kafka.replica_sessions import ReplicaSessions
+from .kafka.share_requests import GroupQueues
+from .kafka.share_sessions import ShareSessions
 from .log import LogManager
 from .metadata.cache import MetadataCache
 from .metrics import Metrics
 from .partition.replica_manager import ReplicaManager
 from .producer_ids import ProducerIds
 from .queues import QueueService
+from .share import ShareCoordinator
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -41,6 +45,10 @@ class Broker:
     replicas: ReplicaManager[ReplicaSessions]
     delays: DelayService
     queues: QueueService
+    shares: ShareCoordinator
+    group_queues: GroupQueues
+    share_sessions: ShareSessions
+    queue_leaders: QueueLeaders
     cluster_id: str
     registration: BrokerNode
     is_over: asyncio.Event
@@ -58,6 +66,7 @@ class Broker:
     def drain(self) -> None:
         """Answer fetches and rebalances that wait, now and from now on. Produces wait on."""
         self.replicas.drain()
+        self.share_sessions.drain()
         self.groups.drain()
 
     async def shut_down_controlled(self) -> None:

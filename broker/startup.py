@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from qbus._version import __version__
 from qbus.clock import Clock
@@ -36,7 +37,10 @@ from .delay.metrics import register_metrics as register_delay_metrics
 from .full_disks import FullDisks
 from .group import GroupCoordinator
 from .group.metrics import GroupLag
+from .kafka.queue_leaders import QueueLeaders
 from .kafka.replica_sessions import ReplicaSessions
+from .kafka.share_requests import GroupQueues
+from .kafka.share_sessions import ShareSessions
 from .log import LogConfig, LogManager
 from .metadata.cache import MetadataCache
 from .metadata.image import Event, Topic
@@ -49,6 +53,7 @@ from .producer_ids import ProducerIds
 from .queues import QueueService
 from .queues.metrics import register_metrics as register_queue_metrics
 from .replicator.lazy_fetchers import LazyFetchers
+from .share import ShareCoordinator
 from .workers.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -119,6 +124,8 @@ async def running_broker(
         stopping_replicas.push_async_callback(replicas.stop)
         for stop in (dead_letters.close, delays.stop, queues.stop):
             stopping_replicas.callback(stop)
+        shares = _share_coordinator(store, metadata, config, clock, groups, replicas)
+        requests = _share_requests(config, metadata, replicas, queues, stopping_replicas)
         await replicas.start()
         await groups.start()
         disks = FullDisks(store, metadata, logs.directories, config.node_id, registration.epoch)
@@ -128,11 +135,7 @@ async def running_broker(
         if config.crash_detection_enable and config.zookeeper_address is not None:
             parts.push_async_callback(detector.stop)
             detector.start()
-        _register_build(metrics)
-        _register_group_metrics(metrics, groups, replicas)
-        _register_cluster_metrics(metrics, store, metadata, controller, detector)
-        _register_record_metrics(metrics, delays, queues, clock)
-        yield Broker(
+        broker = Broker(
             config=config,
             clock=clock,
             metrics=metrics,
@@ -145,10 +148,55 @@ async def running_broker(
             replicas=replicas,
             delays=delays,
             queues=queues,
+            shares=shares,
+            group_queues=requests.queues,
+            share_sessions=requests.sessions,
+            queue_leaders=requests.leaders,
             cluster_id=cluster_id,
             registration=registration,
             is_over=is_over,
         )
+        _register_metrics(broker, detector)
+        yield broker
+
+
+def _share_coordinator(
+    store: MetadataStore,
+    metadata: MetadataCache,
+    config: BrokerConfig,
+    clock: Clock,
+    groups: GroupCoordinator,
+    replicas: ReplicaManager[ReplicaSessions],
+) -> ShareCoordinator:
+    async def is_consumer_group(group_id: str) -> bool:
+        return await groups.describe(group_id) is not None
+
+    shares = ShareCoordinator(store, metadata, config, clock, is_consumer_group)
+    shares.register(replicas.tasks)
+    return shares
+
+
+class _ShareRequests(NamedTuple):
+    """What requests of share groups need besides the coordinator."""
+
+    queues: GroupQueues
+    sessions: ShareSessions
+    leaders: QueueLeaders
+
+
+def _share_requests(
+    config: BrokerConfig,
+    metadata: MetadataCache,
+    replicas: ReplicaManager[ReplicaSessions],
+    queues: QueueService,
+    stopping: AsyncExitStack,
+) -> _ShareRequests:
+    group_queues = GroupQueues(replicas, metadata, queues)
+    sessions = ShareSessions(group_queues, config)
+    leaders = QueueLeaders(config, metadata, replicas, queues)
+    stopping.push_async_callback(leaders.close)
+    stopping.push_async_callback(sessions.close)
+    return _ShareRequests(group_queues, sessions, leaders)
 
 
 # Registration
@@ -265,6 +313,15 @@ def _open_logs(
 # Metrics
 
 
+def _register_metrics(broker: Broker, detector: FailureDetector) -> None:
+    metrics, store = broker.metrics, broker.store
+    _register_build(metrics)
+    _register_group_metrics(metrics, broker.groups, broker.replicas)
+    _register_cluster_metrics(metrics, store, broker.metadata, broker.controller, detector)
+    _register_record_metrics(metrics, broker.delays, broker.queues, broker.clock)
+    _register_share_metrics(metrics, broker.shares, broker.share_sessions)
+
+
 def _register_build(metrics: Metrics) -> None:
     def read() -> Iterable[tuple[Sequence[str], float]]:
         from qbus.records import CODEC  # noqa: PLC0415 - only where metrics are served
@@ -296,6 +353,15 @@ def _register_record_metrics(
 ) -> None:
     register_delay_metrics(metrics, delays, clock)
     register_queue_metrics(metrics, queues)
+
+
+def _register_share_metrics(
+    metrics: Metrics, shares: ShareCoordinator, sessions: ShareSessions
+) -> None:
+    gauge = metrics.gauge
+    gauge("share_groups", "Number of share groups in memory.", lambda: shares.states().total())
+    gauge("share_group_members", "Number of members of share groups.", lambda: shares.members)
+    gauge("share_sessions", "Number of members that fetch from here.", lambda: len(sessions))
 
 
 def _register_cluster_metrics(

@@ -20,8 +20,8 @@ from ..metadata.cache import MetadataCache
 from ..metadata.image import (
     BrokerConfigChanged,
     BrokersChanged,
-    GroupConfigChanged,
     Event,
+    GroupConfigChanged,
     Topic,
     TopicDeleted,
 )

@@ -176,6 +176,8 @@ class Connection:
         self._budget.finished(self)
         self._budget.release(self._charged)
         self._transport.close()
+        for callback in self.peer.on_close:
+            callback()
         self._on_close(self, reason)
 
     # Receiving

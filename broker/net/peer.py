@@ -1,5 +1,6 @@
 """The client at the other end of a connection, whatever protocol it speaks."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -23,7 +24,8 @@ ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 class Peer:
     """One client's connection: its number, where it comes from, and who it is.
 
-    ``software`` is what the client says of itself: ``name/version`` (KIP-511).
+    ``software`` is what the client says of itself: ``name/version`` (KIP-511). ``on_close`` are
+    called in the event loop when the connection is closed, whoever closes it.
     """
 
     connection_id: int
@@ -31,3 +33,4 @@ class Peer:
     listener: Address
     software: str = "unknown"
     principal: Principal = ANONYMOUS
+    on_close: tuple[Callable[[], None], ...] = ()

@@ -25,8 +25,8 @@ from ..log import Log, LogConfig, LogManager, TopicPartition
 from ..metadata.image import (
     BrokerConfigChanged,
     BrokersChanged,
-    GroupConfigChanged,
     Event,
+    GroupConfigChanged,
     PartitionInfo,
     Topic,
     TopicCreated,

@@ -181,6 +181,10 @@ class ShareCoordinator:
                 found.append((group_id, ShareGroupState.EMPTY if group is None else group.state))
         return found
 
+    def is_known(self, group_id: str) -> bool:
+        """Whether there is a share group of this name in memory: one that has members, say."""
+        return group_id in self._groups
+
     async def exists(self, group_id: str) -> bool:
         """Whether there is a share group of this name."""
         return await self._get(group_id, create=False) is not None
@@ -326,7 +330,8 @@ class ShareCoordinator:
             if node is None and create:
                 if await self._is_consumer_group(group_id):
                     raise ApiError(
-                        ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is a consumer group, no share group"
+                        ErrorCode.GROUP_ID_NOT_FOUND,
+                        f"{group_id} is a consumer group, no share group",
                     )
                 try:
                     await self._store.transaction([Create(path, _encode(0))])

@@ -141,9 +141,7 @@ class ShareGroup:
             self._changed(topics)
         return gone
 
-    def topics_changed(
-        self, names: Iterable[str], topics: Mapping[str, tuple[bytes, int]]
-    ) -> None:
+    def topics_changed(self, names: Iterable[str], topics: Mapping[str, tuple[bytes, int]]) -> None:
         """Assign anew if members subscribe to a topic that came, went or grew."""
         changed = set(names)
         if any(not changed.isdisjoint(member.topics) for member in self._members.values()):

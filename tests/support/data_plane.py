@@ -235,13 +235,13 @@ class DataPlane:
         assert partition is not None
         return partition
 
-    def begin(self, key: ApiKey, version: int, request: Struct) -> Any:
+    def begin(self, key: ApiKey, version: int, request: Struct, peer: Peer | None = None) -> Any:
         """Encode and decode a request, and return its handler's answer."""
         frame = b"".join(map(bytes, encode_request(key, version, 7, "test", request)))[4:]
         buffer = memoryview(bytearray(frame))
         header, position = decode_request_header(buffer)
         decoded = decode(API[key].request, header.api_version, buffer, position)
-        peer = Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
+        peer = peer or Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
         context = RequestContext(key, version, header.client_id, peer)
         module = import_module(f"qbus.broker.kafka.handlers.{key.name.lower()}")
         return module.handle(self.broker, context, decoded)

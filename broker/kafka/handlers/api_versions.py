@@ -8,8 +8,8 @@ REBOOTSTRAP_REQUIRED sends it back to its first addresses.
 A version that is not served is answered in the form of version 0, with this API's range: from that
 the client learns which to use.
 
-No features are advertised: Qbus versions nothing beside its APIs. (Were there any with a minimum of
-0, versions below 4 would have to leave them out: KAFKA-17011.)
+One feature is advertised, share.version 1: Kafka's tools look for it before they use share groups.
+(Were its minimum 0, as Kafka's is, versions below 4 would have to leave it out: KAFKA-17011.)
 """
 
 import re
@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 
 from qbus.errors import ErrorCode
 from qbus.wire import API, ApiKey
-from qbus.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from qbus.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 from ..context import RequestContext
 
@@ -28,6 +34,8 @@ if TYPE_CHECKING:
 _FIRST_WITH_SOFTWARE = 3
 _SOFTWARE_SHOWN = 64
 _ANY_NODE = -1
+_SHARE_VERSION = "share.version"
+_LEVEL = 1
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -61,7 +69,18 @@ def _is_misrouted(broker: "Broker", request: ApiVersionsRequest) -> bool:
 
 @cache
 def _served() -> ApiVersionsResponse:
-    return ApiVersionsResponse(api_keys=[_range(key) for key in API])
+    return ApiVersionsResponse(
+        api_keys=[_range(key) for key in API],
+        supported_features=[
+            SupportedFeatureKey(name=_SHARE_VERSION, min_version=_LEVEL, max_version=_LEVEL)
+        ],
+        finalized_features_epoch=0,
+        finalized_features=[
+            FinalizedFeatureKey(
+                name=_SHARE_VERSION, min_version_level=_LEVEL, max_version_level=_LEVEL
+            )
+        ],
+    )
 
 
 def _range(key: ApiKey) -> ApiVersion:

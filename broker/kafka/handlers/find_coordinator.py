@@ -1,8 +1,10 @@
 """FindCoordinator (key 10): which broker coordinates a group.
 
-Version 4 asks for many at once (KIP-699). Transactions and share groups are not served: asking for
-their coordinator is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED, one of the two errors at which
-librdkafka does not ask for ever (``rd_kafka_txn_handle_FindCoordinator``), and INVALID_REQUEST.
+Version 4 asks for many at once (KIP-699). Share groups have the same coordinators, and are asked
+for as groups. Transactions are not served: asking for their coordinator is answered
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, one of the two errors at which librdkafka does not ask for
+ever (``rd_kafka_txn_handle_FindCoordinator``). Key type 2, of Kafka's brokers among themselves, is
+INVALID_REQUEST: the state of share groups lies in the partitions.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -9,6 +9,7 @@ protocol's name is null in an error from version 7 on, empty before.
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -30,6 +31,8 @@ async def handle(
 ) -> JoinGroupResponse:
     """Wait until the group has its next generation."""
     context.authorize(Operation.READ, group(request.group_id))
+    if broker.shares.is_known(request.group_id):
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "this is a share group")
     result = await broker.groups.join(request.group_id, _join(context, request))
     return _response(result, context.api_version)
 

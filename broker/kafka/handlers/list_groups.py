@@ -1,7 +1,7 @@
 """ListGroups (key 16): the groups that this broker coordinates; clients ask all brokers.
 
-Version 4 asks for those in given states (KIP-518), version 5 for those of given types: all are
-classic. Filters do not mind upper and lower case.
+Version 4 asks for those in given states (KIP-518), version 5 for those of given types: consumer
+groups are classic ones, the others are share groups. Filters do not mind upper and lower case.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -16,7 +16,8 @@ from ..context import RequestContext
 if TYPE_CHECKING:
     from ...broker import Broker
 
-_TYPE: Final = "classic"
+_CLASSIC: Final = "classic"
+_SHARE: Final = "share"
 
 
 async def handle(
@@ -25,23 +26,36 @@ async def handle(
     """List the groups that pass both filters; an empty one lets all pass."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    if types and _TYPE not in types:
-        return ListGroupsResponse()
+    groups: list[ListedGroup] = []
     try:
-        groups = await broker.groups.groups()
+        if not types or _CLASSIC in types:
+            groups += [
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=_CLASSIC,
+                )
+                for group in await broker.groups.groups()
+            ]
+        if not types or _SHARE in types:
+            groups += [
+                ListedGroup(
+                    group_id=group_id,
+                    protocol_type=_SHARE,
+                    group_state=state.value,
+                    group_type=_SHARE,
+                )
+                for group_id, state in await broker.shares.groups()
+            ]
     except ApiError as error:
         return ListGroupsResponse(error_code=error.code)
     sees_all = context.allows(Operation.DESCRIBE, CLUSTER)
     return ListGroupsResponse(
         groups=[
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=_TYPE,
-            )
+            group
             for group in groups
-            if not states or group.state.value.lower() in states
+            if not states or group.group_state.lower() in states
             if sees_all or context.allows(Operation.DESCRIBE, group_resource(group.group_id))
         ]
     )

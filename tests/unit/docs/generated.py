@@ -16,7 +16,7 @@ from qbus.agent import config as agent_config
 from qbus.cli.root import qbus
 from qbus.clients.mirror import config as mirror_config
 from qbus.clients.pipelines import config as pipeline_config
-from qbus.config import BROKER_CONFIG, TOPIC_CONFIG, ConfigKey
+from qbus.config import BROKER_CONFIG, SHARE_GROUP_CONFIG, TOPIC_CONFIG, ConfigKey
 from qbus.service.toml import Setting, settings_of
 from qbus.wire import API, ApiKey
 
@@ -62,7 +62,11 @@ def _apis(_: str) -> str:
 
 
 def _settings(which: str) -> str:
-    keys: Mapping[str, ConfigKey] = {"topic": TOPIC_CONFIG, "broker": BROKER_CONFIG}[which]
+    keys: Mapping[str, ConfigKey] = {
+        "topic": TOPIC_CONFIG,
+        "broker": BROKER_CONFIG,
+        "share group": SHARE_GROUP_CONFIG,
+    }[which]
     rows = ["| setting | default | values | what it is |", "|---|---|---|---|"]
     for name, key in sorted(keys.items()):
         fixed = " Takes effect at start only." if key.static else ""

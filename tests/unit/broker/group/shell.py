@@ -16,7 +16,7 @@ from qbus.broker.metadata.image import (
     Topic,
 )
 from qbus.clock import ManualClock
-from qbus.config import BrokerConfig
+from qbus.config import BrokerConfig, ShareGroupConfig
 from qbus.errors import ErrorCode
 from qbus.metadata import (
     Create,
@@ -174,6 +174,9 @@ class FakeMetadata:
 
     def subscribe(self, subscriber: Subscriber) -> None:
         self.subscribers.append(subscriber)
+
+    def group_config(self, _: str) -> ShareGroupConfig:
+        return ShareGroupConfig(BrokerConfig(), {})
 
     async def publish(self, *events: Event) -> None:
         for subscriber in self.subscribers:

@@ -29,6 +29,7 @@ from qbus.wire.messages import (
     describe_configs,
     describe_delayed,
     describe_producers,
+    describe_share_group_offsets,
     describe_topic_partitions,
     fetch,
     incremental_alter_configs,
@@ -381,7 +382,51 @@ def _cases() -> Iterator[Case]:
     )
 
 
-CASES = list(_cases())
+def _share_cases() -> Iterator[Case]:
+    names = {"group_id": "readers", "member_id": "m"}
+    yield Case(
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        1,
+        names | {"subscribed_topic_names": ["orders"]},
+        (Operation.READ, READERS),
+        GROUP_DENIED,
+    )
+    yield Case(
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        1,
+        {"group_ids": ["readers"]},
+        (Operation.DESCRIBE, READERS),
+        GROUP_DENIED,
+    )
+    for key in (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE):
+        yield Case(key, 1, names, (Operation.READ, READERS), GROUP_DENIED)
+    yield Case(
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        1,
+        {
+            "groups": [
+                describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(
+                    group_id="readers", topics=None
+                )
+            ]
+        },
+        (Operation.DESCRIBE, READERS),
+        GROUP_DENIED,
+    )
+    for key, needs in (
+        (ApiKey.ALTER_SHARE_GROUP_OFFSETS, Operation.READ),
+        (ApiKey.DELETE_SHARE_GROUP_OFFSETS, Operation.DELETE),
+    ):
+        yield Case(key, 0, {"group_id": "readers"}, (needs, READERS), GROUP_DENIED)
+    for action, needed, error in (
+        (0, (Operation.DESCRIBE, READERS), GROUP_DENIED),
+        (2, (Operation.CLUSTER_ACTION, CLUSTER), CLUSTER_DENIED),
+    ):
+        request = {"action": action, "group_id": "readers", "topics": None}
+        yield Case(ApiKey.QUEUE_OFFSETS, 0, request, needed, error)
+
+
+CASES = [*_cases(), *_share_cases()]
 
 HIDES = {ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_CLUSTER}
 """APIs that leave out what a client may not see, and refuse nothing."""

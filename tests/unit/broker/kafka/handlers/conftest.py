@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.data_plane import DataPlane
 
+from .share_plane import SharePlane
+
 
 @pytest.fixture
 async def plane(tmp_path: Path) -> AsyncIterator[DataPlane]:
@@ -14,3 +16,12 @@ async def plane(tmp_path: Path) -> AsyncIterator[DataPlane]:
     await plane.start()
     yield plane
     await plane.stop()
+
+
+@pytest.fixture
+async def share(plane: DataPlane) -> AsyncIterator[SharePlane]:
+    """Handlers of share groups, with a topic ``t`` of one partition."""
+    await plane.create("t", qbus_durability="memory")
+    share = SharePlane(plane)
+    yield share
+    await share.sessions.close()

@@ -9,6 +9,7 @@ from qbus.broker.group import Offset
 from qbus.broker.kafka.context import RequestContext
 from qbus.broker.metadata.image import BrokerInfo
 from qbus.broker.net.peer import Peer
+from qbus.broker.share import MemberHeartbeat, ShareCoordinator
 from qbus.config import Address
 from qbus.wire import API, decode, encode
 from qbus.wire.messages.join_group import (
@@ -28,6 +29,14 @@ class GroupBroker:
         self.shell = Shell(node_id=NODE.id, **config)
         self.metadata = self.shell.metadata
         self.brokers = self.metadata.brokers = {NODE.id: NODE}
+        shell = self.shell
+
+        async def is_consumer_group(group_id: str) -> bool:
+            return await shell.groups.describe(group_id) is not None
+
+        self.shares = ShareCoordinator(
+            shell.store, self.metadata, shell.config, shell.clock, is_consumer_group
+        )
 
     async def ask(self, version: int, request: Any) -> Any:
         """The response, after both messages went through their bytes."""
@@ -51,7 +60,11 @@ class GroupBroker:
             brokers=self.brokers,
         )
         return SimpleNamespace(
-            groups=self.shell.groups, metadata=metadata, node_id=NODE.id, config=self.shell.config
+            groups=self.shell.groups,
+            shares=self.shares,
+            metadata=metadata,
+            node_id=NODE.id,
+            config=self.shell.config,
         )
 
     # Stories
@@ -86,6 +99,10 @@ class GroupBroker:
         )
         assert synced.error_code == 0
         return joined.member_id
+
+    async def join_share_group(self, group_id: str) -> None:
+        """Have a share group with a member."""
+        await self.shares.heartbeat(group_id, MemberHeartbeat("m", 0, topics=("t",)))
 
     async def commit(self, group_id: str, topic: str, partition: int, offset: Offset) -> None:
         await self.shell.groups.commit(group_id, {(topic, partition): offset})

@@ -13,6 +13,7 @@ from qbus.wire import API, ApiKey
 from qbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.support.data_plane import CLUSTER, NODE, DataPlane, over_the_wire
 
+SHARES = "share.version"
 VERSIONS = range(API[ApiKey.API_VERSIONS].max_version + 1)
 
 
@@ -33,8 +34,10 @@ async def test_every_version_tells_what_is_served(plane: DataPlane, version: int
     assert served[ApiKey.PRODUCE] == (0, 13)  # older clients match exact numbers
     assert list(served) == sorted(served)
     if version >= 3:
-        assert response.supported_features == []
-        assert response.finalized_features_epoch == -1
+        (supported,), (finalized,) = response.supported_features, response.finalized_features
+        assert (supported.name, supported.min_version, supported.max_version) == (SHARES, 1, 1)
+        assert (finalized.name, finalized.max_version_level) == (SHARES, 1)
+        assert response.finalized_features_epoch == 0
 
 
 def test_a_version_that_is_not_served_is_answered_in_version_0() -> None:

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from qbus.broker.controller import NewTopic
-from qbus.config import BROKER_CONFIG, TOPIC_CONFIG, ConfigSource, ConfigType
+from qbus.config import (
+    BROKER_CONFIG,
+    SHARE_GROUP_CONFIG,
+    TOPIC_CONFIG,
+    ConfigSource,
+    ConfigType,
+)
 from qbus.errors import ErrorCode
 from qbus.metadata import Create
 from qbus.metadata.feed import announce, sequence_of
@@ -22,7 +28,7 @@ from qbus.wire.messages.describe_configs import (
 from tests.support.metadata_plane import MetadataPlane, metadata_plane
 
 ALL_VERSIONS = range(1, 5)
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 
 
 @pytest.fixture
@@ -190,3 +196,29 @@ async def test_each_resource_stands_for_itself(plane: MetadataPlane) -> None:
     request = DescribeConfigsRequest(resources=resources)
     response = await plane.ask(ApiKey.DESCRIBE_CONFIGS, 4, request)
     assert [result.error_code for result in response.results] == [ErrorCode.INVALID_REQUEST, 0]
+
+
+async def test_a_share_group_says_what_it_sets_and_what_brokers_do(plane: MetadataPlane) -> None:
+    path = ConfigNode.group_path("g")
+    results = await plane.store.transaction(
+        [
+            Create(path, ConfigNode({"share.record.lock.duration.ms": "20000"}).encode()),
+            announce(ChangeNode(groups=("g",)).encode()),
+        ]
+    )
+    await plane.metadata.applied(sequence_of(str(results[-1])))
+    configs = {c.name: c for c in (await describe(plane, GROUP, "g", synonyms=True)).configs}
+    assert configs.keys() == SHARE_GROUP_CONFIG.keys()
+    lock = configs["share.record.lock.duration.ms"]
+    assert (lock.value, lock.config_source) == ("20000", ConfigSource.GROUP)
+    assert [(one.name, one.value) for one in lock.synonyms] == [
+        ("share.record.lock.duration.ms", "20000"),
+        ("group.share.record.lock.duration.ms", "30000"),
+    ]
+    limit = configs["share.delivery.count.limit"]
+    assert (limit.value, limit.config_source) == ("5", ConfigSource.DEFAULT)
+
+
+async def test_jobs_begin_at_the_earliest_record(plane: MetadataPlane) -> None:
+    result = await describe(plane, GROUP, "disque", ["share.auto.offset.reset"])
+    assert [one.value for one in result.configs] == ["earliest"]

@@ -83,6 +83,6 @@ async def test_tells_on_request_what_may_be_done(version: int) -> None:
     group = await describe(broker, version, include_authorized_operations=True)
     unknown = await describe(broker, version, "nobody", include_authorized_operations=True)
 
-    read, delete, describing = 1 << 3, 1 << 6, 1 << 8
-    assert group.authorized_operations == read | delete | describing
-    assert unknown.authorized_operations == (NOT_ASKED if version >= 6 else 328)
+    read, delete, describing, configs = 1 << 3, 1 << 6, 1 << 8, 1 << 10 | 1 << 11
+    assert group.authorized_operations == read | delete | describing | configs
+    assert unknown.authorized_operations == (NOT_ASKED if version >= 6 else 3400)

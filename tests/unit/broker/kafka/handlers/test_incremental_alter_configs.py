@@ -19,7 +19,7 @@ from qbus.wire.messages.incremental_alter_configs import (
 from tests.support.metadata_plane import MetadataPlane, metadata_plane
 
 ALL_VERSIONS = range(2)
-TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 BEFORE = {"retention.ms": "5", "flush.ms": "6"}
 
@@ -156,3 +156,63 @@ async def test_a_mirror_ends_for_good(plane: MetadataPlane) -> None:
         (refused,) = await alter(plane, resource(TOPIC, "a.t", again))
         assert refused.error_code == ErrorCode.INVALID_CONFIG
     assert plane.metadata.topics["a.t"].config == {"qbus.mirror.former.source": "a"}
+
+
+# Share groups
+
+
+group = partial(resource, GROUP, "g")
+
+
+async def test_a_share_group_is_configured_before_it_exists(plane: MetadataPlane) -> None:
+    (answer,) = await alter(plane, group(("share.record.lock.duration.ms", SET, "20000")))
+    assert answer.error_code == 0
+    assert plane.metadata.group_config("g").share_record_lock_duration_ms == 20_000
+    await alter(plane, group(("share.auto.offset.reset", SET, "by_duration:PT1H30M")))
+    config = plane.metadata.group_config("g")
+    assert config.share_auto_offset_reset == "by_duration:PT1H30M"
+    assert config.share_record_lock_duration_ms == 20_000
+    await alter(plane, group(("share.record.lock.duration.ms", DELETE, None)))
+    assert plane.metadata.group_config("g").share_record_lock_duration_ms == 30_000
+    assert plane.metadata.group_config("other").share_auto_offset_reset == "latest"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("share.record.lock.duration.ms", "14999"),
+        ("share.record.lock.duration.ms", "60001"),
+        ("share.heartbeat.interval.ms", "1000"),
+        ("share.session.timeout.ms", "44999"),
+        ("share.delivery.count.limit", "1001"),
+        ("share.partition.max.record.locks", "99"),
+        ("share.auto.offset.reset", "none"),
+        ("share.auto.offset.reset", "by_duration:"),
+        ("share.auto.offset.reset", "by_duration:P"),
+        ("share.auto.offset.reset", "by_duration:-PT1H"),
+        ("share.isolation.level", "serializable"),
+        ("errors.deadletterqueue.topic.name", "no topic"),
+        ("qbus.filter", "red"),
+        ("qbus.filter", "any:"),
+        ("qbus.retry.backoff.ms", "-1"),
+        ("consumer.session.timeout.ms", "45000"),
+    ],
+)
+async def test_what_no_share_group_is_configured_with(
+    plane: MetadataPlane, name: str, value: str
+) -> None:
+    (answer,) = await alter(plane, group((name, SET, value)))
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    assert name in (answer.error_message or "")
+
+
+async def test_the_brokers_say_how_long_locks_may_be(plane: MetadataPlane) -> None:
+    limit = ("group.share.max.record.lock.duration.ms", SET, "3600000")
+    await alter(plane, broker("", limit))
+    (answer,) = await alter(plane, group(("share.record.lock.duration.ms", SET, "3600000")))
+    assert answer.error_code == 0
+
+
+async def test_a_share_group_has_a_name(plane: MetadataPlane) -> None:
+    (answer,) = await alter(plane, resource(GROUP, "", ("qbus.filter", SET, "any:a")))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST

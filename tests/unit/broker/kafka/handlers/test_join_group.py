@@ -2,7 +2,7 @@
 
 import pytest
 
-from qbus.errors import ErrorCode
+from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.heartbeat import HeartbeatRequest
 
 from .group_broker import GroupBroker, join_request, versions
@@ -95,3 +95,23 @@ async def test_a_client_without_a_name_gets_an_id_all_the_same() -> None:
     second = await broker.ask(9, join_request())
 
     assert first.member_id != second.member_id
+
+
+async def test_a_share_group_is_joined_otherwise() -> None:
+    broker = GroupBroker()
+    await broker.join_share_group("g")
+
+    with pytest.raises(ApiError) as refused:
+        await broker.send(9, join_request())
+
+    assert refused.value.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+async def test_a_consumer_group_is_no_share_group() -> None:
+    broker = GroupBroker()
+    await broker.member("g")
+
+    with pytest.raises(ApiError) as refused:
+        await broker.join_share_group("g")
+
+    assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND

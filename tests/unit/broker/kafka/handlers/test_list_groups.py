@@ -73,3 +73,21 @@ async def test_types_filter() -> None:
 
     assert await names(broker, 5, types_filter=["Classic"]) == ["members", "simple"]
     assert await names(broker, 5, types_filter=["consumer"]) == []
+
+
+async def test_types_filter_share_groups() -> None:
+    broker = await broker_with_groups()
+    await broker.join_share_group("shared")
+
+    assert await names(broker, 5, types_filter=["Share"]) == ["shared"]
+    assert await names(broker, 5, types_filter=["classic"]) == ["members", "simple"]
+    assert await names(broker, 5) == ["members", "shared", "simple"]
+    assert await names(broker, 5, types_filter=["share"], states_filter=["empty"]) == []
+
+    response = await broker.ask(5, ListGroupsRequest(types_filter=["share"]))
+    (group,) = response.groups
+    assert (group.protocol_type, group.group_state, group.group_type) == (
+        "share",
+        "Stable",
+        "share",
+    )

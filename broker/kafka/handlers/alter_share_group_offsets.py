@@ -1,0 +1,55 @@
+"""AlterShareGroupOffsets (key 91): have a share group without members begin elsewhere.
+
+What it did behind the new start is forgotten: those records are given out again.
+"""
+
+from typing import TYPE_CHECKING
+
+from qbus.errors import ErrorCode
+from qbus.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+
+from ...authorization import Operation
+from ...authorization import group as group_resource
+from ...authorization import topic as topic_resource
+from ..context import RequestContext
+from ..queue_leaders import Action
+
+if TYPE_CHECKING:
+    from ...broker import Broker
+
+
+async def handle(
+    broker: "Broker", context: RequestContext, request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse:
+    """Set the start offset of each partition for itself."""
+    group = request.group_id
+    context.authorize(Operation.READ, group_resource(group))
+    await broker.shares.check_empty(group)
+    wanted = {
+        (topic.topic_name, one.partition_index): one.start_offset
+        for topic in request.topics
+        if context.allows(Operation.READ, topic_resource(topic.topic_name))
+        for one in topic.partitions
+    }
+    answers = await broker.queue_leaders.ask(Action.SET_START, group, wanted)
+    topics = []
+    for topic in request.topics:
+        known = broker.metadata.topics.get(topic.topic_name)
+        result = AlterShareGroupOffsetsResponseTopic(
+            topic_name=topic.topic_name, topic_id=bytes(16) if known is None else known.id
+        )
+        for one in topic.partitions:
+            part = AlterShareGroupOffsetsResponsePartition(partition_index=one.partition_index)
+            answer = answers.get((topic.topic_name, one.partition_index))
+            if answer is None:
+                part.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            else:
+                part.error_code, part.error_message = answer.error_code, answer.error_message
+            result.partitions.append(part)
+        topics.append(result)
+    return AlterShareGroupOffsetsResponse(responses=topics)
