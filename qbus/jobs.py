@@ -1,0 +1,225 @@
+"""Jobs: their ids, their options in headers, and the names of queues; what broker and SDK share.
+
+A queue of jobs is a topic, and a job is a record that the share group ``disque`` takes. An id is
+Disque's, 40 characters in five parts::
+
+    D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1
+    |     |                |              |
+    |     |                |              time to live in minutes: odd: at least once, even: at most
+    |     |                144 bits in base64: where the job is, see below
+    |     the first 32 bits of the id of the node that took it
+    all ids begin like that
+
+The 144 bits, high ones first: the first 32 of the topic's id; 15 of the partition; one that says
+whether the job is delayed; 48 of the offset, which for a delayed job is the one that its producer
+was told; 32 of the time, in seconds since the Unix epoch, when it was added or, if delayed, is due;
+16 of a check over all of it and the topic's whole id. So any node finds any job without asking.
+
+The headers of a job's record:
+
+============ ===================================================================================
+header       value, in ASCII
+============ ===================================================================================
+qbus-job     ``ttl,retry,delay,replicate``: seconds three times, and a number of nodes
+qbus-ttl     how long after its time the record is worth giving out (:mod:`qbus.delay`)
+============ ===================================================================================
+
+A record without them, which some Kafka client added, has no end, and the group's lock duration.
+"""
+
+import hashlib
+import struct
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from qbus.delay import TTL
+
+GROUP: Final = "disque"
+"""The share group that takes jobs; it begins at the earliest record."""
+
+JOB: Final = "qbus-job"
+ID_LENGTH: Final = 40
+
+MAX_PARTITION: Final = (1 << 15) - 1
+MAX_OFFSET: Final = (1 << 48) - 1
+MAX_SECONDS: Final = (1 << 32) - 1
+
+_PLACE: Final = struct.Struct(">4sHHIIH")
+_LONGEST_MINUTES: Final = 0xFFFF
+_LONGEST_NAME: Final = 249
+_ESCAPED: Final = "disque-x."
+_PLAIN: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._")
+_DASH: Final = ord("-")
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class JobId(NamedTuple):
+    """Where a job is, as its id says; ``seconds``: when it was added, or is due if ``is_delayed``.
+
+    ``topic_tag``: the first four bytes of the topic's id; :meth:`is_in` knows whether it is that.
+    """
+
+    text: str
+    topic_tag: bytes
+    partition: int
+    offset: int
+    is_delayed: bool
+    seconds: int
+    check: int
+
+    @property
+    def node(self) -> str:
+        """The beginning of the id of the node that took the job: 8 hexadecimal digits."""
+        return self.text[2:10]
+
+    @property
+    def is_at_most_once(self) -> bool:
+        """Whether the job is never given out again."""
+        return int(self.text[36:], 16) & 1 == 0
+
+    def is_in(self, topic_id: bytes) -> bool:
+        """Whether the job is one of the topic with that id."""
+        place = b64decode(self.text[11:35])
+        return self.check == _check(topic_id, self.text, place)
+
+
+class JobOptions(NamedTuple):
+    """What a job was added with. Times in seconds; ``retry`` 0: at most once.
+
+    ``ttl`` None: it has no end. ``replicate``: on how many nodes it was to be.
+    """
+
+    ttl: int | None
+    retry: int
+    delay: int = 0
+    replicate: int = 1
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        """The headers that say so. A job that never ends needs none."""
+        if self.ttl is None:
+            return []
+        value = f"{self.ttl},{self.retry},{self.delay},{self.replicate}"
+        left = f"{self.ttl - self.delay}s"
+        return [(JOB, value.encode()), (TTL, left.encode())]
+
+
+def read_options(headers: Headers, retry: int) -> JobOptions:
+    """What the headers of a record say; ``retry``, in seconds, counts where they say nothing."""
+    for name, value in headers:
+        if name == JOB and value is not None:
+            options = _parse(value)
+            if options is not None:
+                return options
+    return JobOptions(None, retry)
+
+
+@lru_cache(maxsize=1024)
+def _parse(value: bytes) -> JobOptions | None:
+    parts = value.split(b",")
+    if len(parts) != 4 or not all(part.isdigit() and len(part) <= 18 for part in parts):
+        return None
+    ttl, retry, delay, replicate = map(int, parts)
+    return JobOptions(ttl, retry, delay, replicate)
+
+
+def node_name(cluster_id: str, node_id: int) -> str:
+    """The id of a node as Disque's clients know it: 40 hexadecimal digits, always the same."""
+    return hashlib.sha1(f"{cluster_id}/{node_id}".encode(), usedforsecurity=False).hexdigest()
+
+
+def encode_id(
+    node: str,
+    topic_id: bytes,
+    partition: int,
+    offset: int,
+    options: JobOptions,
+    seconds: int,
+) -> str:
+    """The id of a job; ``node``: the id of the node that took it, or its first eight digits.
+
+    ``offset`` is the one that the producer was told, ``seconds`` when it was added or, with a
+    delay, is due. Raises ValueError for numbers that no id has room for.
+    """
+    if not (0 <= partition <= MAX_PARTITION and 0 <= offset <= MAX_OFFSET):
+        raise ValueError(f"no job id has room for partition {partition}, offset {offset}")
+    seconds = min(max(seconds, 0), MAX_SECONDS)
+    ends = _minutes(options)
+    where = partition << 1 | (options.delay > 0)
+    place = _PLACE.pack(topic_id[:4], where, offset >> 32, offset & 0xFFFFFFFF, seconds, 0)
+    beginning = f"D-{node[:8]}-"
+    check = _check(topic_id, f"{beginning:35}{ends}", place)
+    coded = b64encode(place[:-2] + check.to_bytes(2, "big")).decode()
+    return f"{beginning}{coded}{ends}"
+
+
+def has_form(text: bytes) -> bool:
+    """Whether a text is formed like an id, as far as Disque looks: length and punctuation."""
+    return len(text) == ID_LENGTH and text[:2] == b"D-" and text[10] == text[35] == _DASH
+
+
+def parse_id(text: str | bytes) -> JobId | None:
+    """Where an id says that its job is; None: it is none that :func:`encode_id` made."""
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("ascii")
+        if not has_form(text.encode()):
+            return None
+        place = b64decode(text[11:35], validate=True)
+        int(text[36:], 16)
+    except (ValueError, Base64Error):
+        return None
+    tag, where, high, low, seconds, check = _PLACE.unpack(place)
+    return JobId(text, tag, where >> 1, high << 32 | low, bool(where & 1), seconds, check)
+
+
+def _minutes(options: JobOptions) -> str:
+    minutes = _LONGEST_MINUTES if options.ttl is None else options.ttl // 60
+    minutes = min(minutes, _LONGEST_MINUTES)
+    minutes = minutes | 1 if options.retry else minutes & ~1
+    return f"-{minutes:04x}"
+
+
+def _check(topic_id: bytes, text: str, place: bytes) -> int:
+    rest = f"{text[:11]}{text[35:]}".encode()
+    return crc32(topic_id + rest + place[:-2]) & 0xFFFF
+
+
+# Names of queues: Disque takes any bytes, a topic has letters, digits, dots, dashes, underscores.
+
+
+def topic_of(queue: bytes) -> str:
+    """The topic that a queue is. Names that are no topic's are escaped: ``disque-x.a-3ab``.
+
+    Raises ValueError: the name is empty, or too long.
+    """
+    if not queue:
+        raise ValueError("a queue's name is not empty")
+    is_escaped = queue.startswith(_ESCAPED.encode()) or queue in {b".", b".."}
+    if not is_escaped and all(byte in _PLAIN or byte == _DASH for byte in queue):
+        return _checked(queue.decode())
+    return _checked(
+        _ESCAPED + "".join(chr(byte) if byte in _PLAIN else f"-{byte:02x}" for byte in queue)
+    )
+
+
+def queue_of(topic: str) -> bytes:
+    """The name of the queue that a topic is."""
+    if not topic.startswith(_ESCAPED):
+        return topic.encode()
+    first, *others = topic[len(_ESCAPED) :].split("-")
+    try:
+        rest = b"".join(bytes.fromhex(other[:2]) + other[2:].encode() for other in others)
+    except ValueError:
+        return topic.encode()  # somebody else's topic
+    return first.encode() + rest
+
+
+def _checked(topic: str) -> str:
+    if len(topic) > _LONGEST_NAME:
+        raise ValueError(f"a queue's name is too long: its topic would have {len(topic)} letters")
+    return topic
