@@ -20,14 +20,17 @@ The headers of a job's record:
 ============ ===================================================================================
 header       value, in ASCII
 ============ ===================================================================================
-qbus-job     ``ttl,retry,delay,replicate``: seconds three times, and a number of nodes
+qbus-job     ``ttl,retry,delay,replicate,node``: seconds three times, a number of nodes, and the
+             first eight digits of the id of the node that took it
 qbus-ttl     how long after its time the record is worth giving out (:mod:`qbus.delay`)
 ============ ===================================================================================
 
-A record without them, which some Kafka client added, has no end, and the group's lock duration.
+A record without them, which some Kafka client added, has no end, the group's lock duration, and a
+node of zeros.
 """
 
 import hashlib
+import re
 import struct
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
@@ -43,11 +46,13 @@ GROUP: Final = "disque"
 
 JOB: Final = "qbus-job"
 ID_LENGTH: Final = 40
+NO_NODE: Final = "00000000"
 
 MAX_PARTITION: Final = (1 << 15) - 1
 MAX_OFFSET: Final = (1 << 48) - 1
 MAX_SECONDS: Final = (1 << 32) - 1
 
+_OPTIONS: Final = re.compile(rb"(\d{1,18}),(\d{1,18}),(\d{1,18}),(\d{1,9}),([0-9a-f]{8})")
 _PLACE: Final = struct.Struct(">4sHHIIH")
 _LONGEST_MINUTES: Final = 0xFFFF
 _LONGEST_NAME: Final = 249
@@ -91,19 +96,21 @@ class JobId(NamedTuple):
 class JobOptions(NamedTuple):
     """What a job was added with. Times in seconds; ``retry`` 0: at most once.
 
-    ``ttl`` None: it has no end. ``replicate``: on how many nodes it was to be.
+    ``ttl`` None: it has no end. ``replicate``: on how many nodes it was to be. ``node``: the first
+    eight digits of the id of the node that took it.
     """
 
     ttl: int | None
     retry: int
     delay: int = 0
     replicate: int = 1
+    node: str = NO_NODE
 
     def headers(self) -> list[tuple[str, bytes]]:
         """The headers that say so. A job that never ends needs none."""
         if self.ttl is None:
             return []
-        value = f"{self.ttl},{self.retry},{self.delay},{self.replicate}"
+        value = f"{self.ttl},{self.retry},{self.delay},{self.replicate},{self.node}"
         left = f"{self.ttl - self.delay}s"
         return [(JOB, value.encode()), (TTL, left.encode())]
 
@@ -120,11 +127,11 @@ def read_options(headers: Headers, retry: int) -> JobOptions:
 
 @lru_cache(maxsize=1024)
 def _parse(value: bytes) -> JobOptions | None:
-    parts = value.split(b",")
-    if len(parts) != 4 or not all(part.isdigit() and len(part) <= 18 for part in parts):
+    match = _OPTIONS.fullmatch(value)
+    if match is None:
         return None
-    ttl, retry, delay, replicate = map(int, parts)
-    return JobOptions(ttl, retry, delay, replicate)
+    ttl, retry, delay, replicate = map(int, match.groups()[:4])
+    return JobOptions(ttl, retry, delay, replicate, match[5].decode())
 
 
 def node_name(cluster_id: str, node_id: int) -> str:
@@ -133,14 +140,9 @@ def node_name(cluster_id: str, node_id: int) -> str:
 
 
 def encode_id(
-    node: str,
-    topic_id: bytes,
-    partition: int,
-    offset: int,
-    options: JobOptions,
-    seconds: int,
+    topic_id: bytes, partition: int, offset: int, options: JobOptions, seconds: int
 ) -> str:
-    """The id of a job; ``node``: the id of the node that took it, or its first eight digits.
+    """The id of a job.
 
     ``offset`` is the one that the producer was told, ``seconds`` when it was added or, with a
     delay, is due. Raises ValueError for numbers that no id has room for.
@@ -151,7 +153,7 @@ def encode_id(
     ends = _minutes(options)
     where = partition << 1 | (options.delay > 0)
     place = _PLACE.pack(topic_id[:4], where, offset >> 32, offset & 0xFFFFFFFF, seconds, 0)
-    beginning = f"D-{node[:8]}-"
+    beginning = f"D-{options.node}-"
     check = _check(topic_id, f"{beginning:35}{ends}", place)
     coded = b64encode(place[:-2] + check.to_bytes(2, "big")).decode()
     return f"{beginning}{coded}{ends}"

@@ -25,12 +25,11 @@ from qbus.jobs import (
 TOPIC = bytes(range(100, 116))
 OTHER = bytes(range(100, 115)) + b"x"
 NODE = node_name("cluster", 1)
-DAY = JobOptions(86_400, 300)
+DAY = JobOptions(86_400, 300, node=NODE[:8])
 
 
 def an_id(**changes: object) -> str:
     fields: dict = {
-        "node": NODE,
         "topic_id": TOPIC,
         "partition": 3,
         "offset": 77,
@@ -141,19 +140,21 @@ class TestIds:
 class TestOptions:
     @pytest.mark.parametrize(
         "options",
-        [JobOptions(86_400, 300), JobOptions(60, 0, 10, 1), JobOptions(1, 1, 0, 3)],
+        [DAY, JobOptions(60, 0, 10, 1), JobOptions(1, 1, 0, 3, "0123abcd")],
     )
     def test_travel_in_headers(self, options: JobOptions) -> None:
         assert read_options(options.headers(), retry=7) == options
 
     def test_the_time_to_live_of_a_delayed_job_counts_from_when_it_is_due(self) -> None:
-        assert dict(JobOptions(60, 5, 10).headers()) == {JOB: b"60,5,10,1", TTL: b"50s"}
+        assert dict(JobOptions(60, 5, 10).headers()) == {JOB: b"60,5,10,1,00000000", TTL: b"50s"}
 
     def test_a_record_without_them_has_no_end(self) -> None:
         assert read_options([("other", b"1")], retry=30) == JobOptions(None, 30)
         assert JobOptions(None, 30).headers() == []
 
-    @pytest.mark.parametrize("value", [None, b"", b"1,2,3", b"1,2,3,x", b"1,-2,3,4", b"9" * 30])
+    @pytest.mark.parametrize(
+        "value", [None, b"", b"1,2,3,4", b"1,2,3,4,x", b"1,-2,3,4,00000000", b"9" * 30]
+    )
     def test_headers_that_say_nothing_count_for_nothing(self, value: bytes | None) -> None:
         assert read_options([(JOB, value)], retry=30) == JobOptions(None, 30)
 
