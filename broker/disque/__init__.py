@@ -1,0 +1,1 @@
+"""Jobs over RESP: Disque's commands on a listener of their own."""

@@ -1,0 +1,396 @@
+"""One client's connection: commands in, replies out in the order of their commands.
+
+A command that only adds or settles jobs is begun while others like it still wait for the disk: a
+pipeline of a hundred ADDJOBs takes one write, not a hundred. Any other command waits until those
+before it are answered, and those behind it wait for it.
+
+Back-pressure: nothing more is begun while the client does not read its replies, and nothing more is
+received while what was received waits.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, cast
+
+from ..net.memory_budget import MemoryBudget
+from . import resp
+from .resp import CommandParser, ProtocolError
+
+_log = logging.getLogger(__name__)
+
+MAX_OPEN_REPLIES: Final = 1024
+MAX_UNSENT_BYTES: Final = 1024 * 1024
+_MAX_WAITING_BYTES: Final = 1024 * 1024  # received, and not begun
+_READABLE_BYTES: Final = 64 * 1024  # what a budget need not be asked for
+_BYTES_PER_SECOND: Final = 16 * 1024  # what a client sends at least
+
+Reply = bytes | Awaitable[bytes]
+
+
+class Client:
+    """What commands know of, and change in, the client that sent them."""
+
+    __slots__ = (
+        "address",
+        "close",
+        "command",
+        "connected_at",
+        "host",
+        "id",
+        "is_authenticated",
+        "is_blocked",
+        "is_muted",
+        "is_node",
+        "is_over",
+        "last_active",
+        "name",
+        "skips",
+    )
+
+    def __init__(
+        self, number: int, host: str, port: int, now: float, close: Callable[[str], None]
+    ) -> None:
+        self.id = number
+        self.host = host
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.name = b""
+        self.command = ""
+        self.connected_at = now
+        self.last_active = now
+        self.is_authenticated = False
+        self.is_blocked = False  # it waits for a job
+        self.is_node = False  # another broker: what it asks is answered from here alone
+        self.is_muted = False  # CLIENT REPLY OFF
+        self.skips = 0  # replies that are not sent: 2 before the command that is next, then 1
+        self.is_over = False  # to be closed once the replies so far are sent
+        self.close = close
+
+
+class Commands(Protocol):
+    """Answers commands."""
+
+    def begin(self, client: Client, arguments: list[bytes]) -> Reply:
+        """Begin a command; the reply, or what it can be awaited from."""
+
+    def is_concurrent(self, name: bytes) -> bool:
+        """Whether a command may be begun while others of this kind are under way."""
+
+
+class Owner(Protocol):
+    """Who accepted the connection, as far as that needs it."""
+
+    def opened(self, connection: "Connection") -> None:
+        """The connection is there."""
+
+    def closed(self, connection: "Connection", reason: str) -> None:
+        """It is gone."""
+
+
+class Connection(asyncio.Protocol):
+    """Everything that the broker holds for one client."""
+
+    __slots__ = (
+        "_budget",
+        "_charged",
+        "_closed",
+        "_commands",
+        "_is_barred",
+        "_is_full",
+        "_is_paused",
+        "_is_starved",
+        "_loop",
+        "_next",
+        "_owner",
+        "_parser",
+        "_replies",
+        "_transport",
+        "begun_at",
+        "client",
+        "received_bytes",
+        "sent_bytes",
+        "stalled_at",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        number: int,
+        commands: Commands,
+        budget: MemoryBudget,
+        owner: Owner,
+        most: int,
+    ) -> None:
+        """``most``: how many bytes a command may have."""
+        self._loop = loop
+        self._commands = commands
+        self._budget = budget
+        self._owner = owner
+        self._parser = CommandParser(most)
+        self._transport: asyncio.Transport | None = None
+        self._replies: deque[bytes | asyncio.Future[bytes]] = deque()
+        self._next: list[bytes] | None = None  # waits until those before it are answered
+        self._is_barred = False  # a command is under way that nothing passes
+        self._is_full = False  # the client does not read
+        self._is_paused = False  # we do not
+        self._is_starved = False  # for want of memory
+        self._charged = 0
+        self._closed = False
+        self.client = Client(number, "", 0, loop.time(), self.close)
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.begun_at: float | None = None  # when the command began that is not whole
+        self.stalled_at: float | None = None
+
+    # As of asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See :class:`asyncio.BaseProtocol`."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=MAX_UNSENT_BYTES)
+        peer = transport.get_extra_info("peername") or ("", 0)
+        known = self.client
+        self.client = Client(known.id, str(peer[0]), peer[1], known.connected_at, self.close)
+        self._owner.opened(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """See :class:`asyncio.BaseProtocol`."""
+        self._end("the client closed the connection" if error is None else str(error))
+
+    def data_received(self, data: bytes) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self.received_bytes += len(data)
+        self.client.last_active = self._loop.time()
+        self._parser.feed(data)
+        self._go_on()
+
+    def pause_writing(self) -> None:
+        """See :class:`asyncio.BaseProtocol`."""
+        self._is_full = True
+        self.stalled_at = self._loop.time()
+
+    def resume_writing(self) -> None:
+        """See :class:`asyncio.BaseProtocol`."""
+        self._is_full = False
+        self.stalled_at = None
+        self._loop.call_soon(self._go_on)
+
+    # What others ask
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the client has every reply that it asked for."""
+        unsent = self._transport is not None and self._transport.get_write_buffer_size() > 0
+        return not self._replies and self._next is None and not unsent
+
+    @property
+    def unread(self) -> int:
+        """Bytes received that no whole command was made of yet."""
+        return self._parser.held
+
+    def overdue(self, now: float, *, idle_s: float, command_s: float, stall_s: float) -> str | None:
+        """Why the client has had its time, if it has; times in seconds, an ``idle_s`` of 0: none."""
+        if self.stalled_at is not None and now - self.stalled_at > stall_s:
+            return f"the client took too few of its replies for {stall_s:g} s"
+        if not self.is_idle:
+            return None
+        if self.begun_at is not None:
+            allowed = command_s + self._parser.held / _BYTES_PER_SECOND
+            if now - self.begun_at > allowed:
+                return f"a command was not whole after {allowed:g} s"
+        if idle_s and now - self.client.last_active > idle_s:
+            return f"idle for {idle_s:g} s"
+        return None
+
+    def close(self, reason: str) -> None:
+        """Close at once and let go of everything."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._end(reason)
+
+    def turn_away(self, reply: bytes) -> None:
+        """Send a reply, and close behind it."""
+        self.client.is_over = True
+        self._pause_reading()
+        self._write([reply])
+
+    def drain(self) -> None:
+        """Begin nothing more; what was begun is still answered."""
+        self.client.is_over = True
+        self._pause_reading()
+        if self.is_idle:
+            self.close("the broker is shutting down")
+
+    # Commands
+
+    def _go_on(self) -> None:
+        """Begin what can be, send what is ready, and receive on or pause."""
+        if self._closed:
+            return
+        try:
+            self._begin_commands()
+        except ProtocolError as error:
+            self._refuse(error)
+        except Exception:
+            _log.exception("a command of the client at %s failed", self.client.address)
+            self.close("the broker has failed; its log says why")
+        if not self._closed:
+            self._account()
+
+    def _begin_commands(self) -> None:
+        output: list[bytes] = []
+        while not self._is_blocked():
+            arguments = self._next or self._parser.next()
+            self._next = None
+            if arguments is None:
+                break
+            if not arguments:
+                continue
+            self.begun_at = None
+            concurrent = self._commands.is_concurrent(arguments[0])
+            if self._replies and not concurrent:
+                self._next = arguments
+                break
+            reply = self._commands.begin(self.client, arguments)
+            if isinstance(reply, bytes):
+                reply = self._audible(reply)
+                if self._replies:
+                    self._replies.append(reply)
+                elif reply:
+                    output.append(reply)
+                    if self.client.is_over:
+                        break
+            else:
+                self._append(reply, concurrent=concurrent)
+        self._write(output)
+
+    def _append(self, reply: Awaitable[bytes], *, concurrent: bool) -> None:
+        future = asyncio.ensure_future(reply)
+        self._replies.append(future)
+        self._is_barred = not concurrent
+        future.add_done_callback(self._on_reply)
+
+    def _audible(self, reply: bytes) -> bytes:
+        """The reply as far as the client wants to hear it."""
+        client = self.client
+        if client.skips:
+            client.skips -= 1
+            if not client.skips:
+                return b""
+        return b"" if client.is_muted else reply
+
+    def _on_reply(self, _: object) -> None:
+        if self._closed:
+            return
+        output: list[bytes] = []
+        replies = self._replies
+        while replies:
+            first = replies[0]
+            if not isinstance(first, bytes):
+                if not first.done():
+                    break
+                try:
+                    first = self._audible(first.result())
+                except asyncio.CancelledError:
+                    self.close("the broker is shutting down")
+                    return
+                except Exception:
+                    _log.exception("a command of the client at %s failed", self.client.address)
+                    self.close("the broker has failed; its log says why")
+                    return
+            replies.popleft()
+            output.append(first)
+        if not replies:
+            self._is_barred = False
+        self._write(output)
+        self._go_on()
+
+    def _write(self, output: list[bytes]) -> None:
+        transport = self._transport
+        if self._closed or transport is None:
+            return
+        if output:
+            data = output[0] if len(output) == 1 else b"".join(output)
+            self.sent_bytes += len(data)
+            transport.write(data)
+        if self.client.is_over and not self._replies:
+            self._end("the client or the broker asked for it")
+            transport.close()  # once all is sent
+
+    def _refuse(self, error: ProtocolError) -> None:
+        """Answer to bytes that are no command, and close behind what was begun before."""
+        self.client.is_over = True
+        self._pause_reading()
+        reply = resp.error(f"ERR Protocol error: {error}")
+        if self._replies:
+            self._replies.append(reply)
+        else:
+            self._write([reply])
+
+    def _is_blocked(self) -> bool:
+        return (
+            self._is_barred
+            or self._is_full
+            or self._closed
+            or self.client.is_over
+            or len(self._replies) >= MAX_OPEN_REPLIES
+        )
+
+    # Memory
+
+    def _account(self) -> None:
+        """Charge what is held to the budget, and receive on unless there is too much of it."""
+        held = self._parser.held
+        if self._parser.is_inside:
+            if self.begun_at is None:
+                self.begun_at = self._loop.time()
+        else:
+            self.begun_at = None
+        wanted = held if held > _READABLE_BYTES else 0
+        if wanted > self._charged:
+            if not self._budget.try_acquire(wanted - self._charged, self):
+                self._budget.force(wanted - self._charged)
+                self._starve()
+            self._charged = wanted
+        elif wanted < self._charged:
+            surplus, self._charged = self._charged - wanted, wanted
+            if not wanted:
+                self._budget.finished(self)
+            self._budget.release(surplus)
+        waits = self._is_barred or self._is_full or self._next is not None
+        if self._is_starved or self.client.is_over or (waits and held > _MAX_WAITING_BYTES):
+            self._pause_reading()
+        elif self._is_paused and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def _starve(self) -> None:
+        if not self._is_starved:
+            self._is_starved = True
+            self._budget.wait(self._on_memory)
+
+    def _on_memory(self) -> None:
+        self._is_starved = False
+        if not self._closed:
+            self._account()
+
+    def _pause_reading(self) -> None:
+        if not self._is_paused and self._transport is not None:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _end(self, reason: str) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for reply in self._replies:
+            if not isinstance(reply, bytes):
+                reply.cancel()
+        self._replies.clear()
+        self._next = None
+        self._budget.forget(self._on_memory)
+        self._budget.finished(self)
+        self._budget.release(self._charged)
+        self._charged = 0
+        self._owner.closed(self, reason)
