@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from qbus.config import Address
 from qbus.metadata import Check, Node, Op
 from qbus.metadata.znodes import NO_LEADER, ConfigNode, PartitionStateNode, TopicNode
 
@@ -13,7 +14,7 @@ class BrokerInfo:
 
     ``is_stopping``: it still serves, but takes over nothing more. ``is_full``: it has no room for
     more records, and leads only where no other replica can. ``machine``: where not empty, that of
-    the other brokers that run on the same one.
+    the other brokers that run on the same one. ``disque``: where it serves RESP, if it does.
     """
 
     id: int
@@ -24,6 +25,7 @@ class BrokerInfo:
     is_stopping: bool = False
     is_full: bool = False
     machine: str = ""
+    disque: Address | None = None
 
 
 def machines_of(brokers: Iterable[BrokerInfo]) -> dict[int, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from qbus.config import Address
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import Check, MetadataStore, Node
 from qbus.metadata.errors import MalformedNode
@@ -179,6 +180,7 @@ def _read_broker(path: str, data: bytes) -> BrokerInfo:
         node.is_stopping,
         node.is_full,
         node.machine,
+        None if node.disque is None else Address(*node.disque),
     )
 
 

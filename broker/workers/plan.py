@@ -5,6 +5,7 @@ import socket
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from qbus.config import Address, BrokerConfig
 from qbus.errors import ConfigError
@@ -45,28 +46,41 @@ def worker_configs(config: BrokerConfig, count: int) -> list[BrokerConfig]:
         ConfigError: there are not so many ports.
     """
     listening = config.listen_address
-    ports = _ports(listening, count)
-    return [_config_of(config, number, ports[number]) for number in range(count)]
+    ports = _ports(listening, count, "listeners")
+    configs = [_config_of(config, number, ports[number]) for number in range(count)]
+    jobs = config.disque_address
+    if jobs is None:
+        return configs
+    ports = _ports(jobs, count, "disque.listen")
+    return [
+        one.with_static({"disque.listen": str(Address(jobs.host, port))})
+        for one, port in zip(configs, ports, strict=True)
+    ]
 
 
 def _config_of(config: BrokerConfig, number: int, port: int) -> BrokerConfig:
-    changes: dict[str, object] = {
+    changes: dict[str, Any] = {
         "node.id": config.node_id + number,
         "listeners": str(Address(config.listen_address.host, port)),
+        "disque.listen": "",
         "metrics.listen": "",
     }
+    jobs = config.advertised_disque_address
     if number:
         changes["log.dirs"] = [f"{one}/{DIRECTORY}/{number + 1}" for one in config.log_dirs]
         advertised = config.advertised_address
         if advertised is not None:
             following = _need_port(advertised.port + number, "advertised.listeners")
-            changes["advertised.listeners"] = str(Address(advertised.host, following))
+            changes["advertised.listeners"] = [str(Address(advertised.host, following))]
+            if jobs is not None:
+                following = _need_port(jobs.port + number, "advertised.listeners")
+                changes["advertised.listeners"].append(f"DISQUE://{Address(jobs.host, following)}")
     return config.with_static(changes)
 
 
-def _ports(address: Address, count: int) -> list[int]:
+def _ports(address: Address, count: int, name: str) -> list[int]:
     if address.port:
-        return [_need_port(address.port + number, "listeners") for number in range(count)]
+        return [_need_port(address.port + number, name) for number in range(count)]
     return free_ports(address.host, count)
 
 

@@ -34,3 +34,11 @@ def parse_address(text: str) -> Address:
     if any(character.isspace() or character in "/[]@" for character in host):
         raise ValueError("host:port, with a host name or an address")
     return Address(host, int(port))
+
+
+def parse_disque_address(text: str) -> Address:
+    """Parse ``DISQUE://host:port``, or the same without a scheme. Raises ValueError."""
+    scheme, separator, rest = text.strip().rpartition("://")
+    if separator and scheme.upper() != "DISQUE":
+        raise ValueError("a listener for jobs, as DISQUE://host:port")
+    return parse_address(rest)

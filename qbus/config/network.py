@@ -1,7 +1,7 @@
 """Broker configuration: the broker's identity, its listeners, and the limits of connections."""
 
-from qbus.config.address import Address, parse_address
-from qbus.config.settings import Settings, integer, long, string, strings, unset
+from qbus.config.address import Address, parse_address, parse_disque_address
+from qbus.config.settings import Settings, boolean, integer, long, string, strings, unset
 from qbus.config.types import ConfigType
 
 _KIB = 1024
@@ -9,16 +9,26 @@ _MIB = 1024 * _KIB
 _NO_LIMIT = 2**31 - 1
 
 
+def _is_disque(listener: str) -> bool:
+    return listener.strip().upper().startswith("DISQUE:")
+
+
 def _one_address(listeners: tuple[str, ...]) -> None:
-    if len(listeners) != 1:
-        raise ValueError("one listener")
-    parse_address(listeners[0])
+    plain = [one for one in listeners if not _is_disque(one)]
+    if len(plain) != 1 or len(listeners) > 2:
+        raise ValueError("one listener, and at most one for jobs, as DISQUE://host:7711")
+    parse_address(plain[0])
+    for one in listeners:
+        if _is_disque(one):
+            parse_disque_address(one)
 
 
 def _one_reachable_address(listeners: tuple[str, ...]) -> None:
     _one_address(listeners)
-    if parse_address(listeners[0]).host in {"", "0.0.0.0", "::"}:  # noqa: S104 - refused here
-        raise ValueError("an address that clients can connect to")
+    for one in listeners:
+        parse = parse_disque_address if _is_disque(one) else parse_address
+        if parse(one).host in {"", "0.0.0.0", "::"}:  # noqa: S104 - refused here
+            raise ValueError("an address that clients can connect to")
 
 
 def _maybe_address(text: str) -> None:
@@ -39,13 +49,15 @@ class NetworkKeys(Settings):
     )
     listeners = strings(
         ("PLAINTEXT://127.0.0.1:9092",),
-        "The address to listen on. An empty host means all interfaces, port 0 any free port.",
+        "The address to listen on. An empty host means all interfaces, port 0 any free port. With "
+        "DISQUE://host:7711 besides, jobs are served there, as disque.listen has it, too.",
         static=True,
         check=_one_address,
     )
     advertised_listeners = unset(
         ConfigType.LIST,
-        "The address that clients and other brokers connect to, if it differs from listeners.",
+        "The address that clients and other brokers connect to, if it differs from listeners; "
+        "besides, as DISQUE://host:7711, the one for jobs.",
         static=True,
         check=_one_reachable_address,
     )
@@ -124,16 +136,62 @@ class NetworkKeys(Settings):
         static=True,
     )
 
+    disque_listen = string(
+        "",
+        "The address that serves jobs by Disque's protocol, as host:port. Empty: none does, unless "
+        "listeners has one.",
+        static=True,
+        check=_maybe_address,
+    )
+    disque_requirepass = unset(
+        ConfigType.PASSWORD,
+        "The password that clients of jobs give with AUTH, and the nodes one another.",
+        static=True,
+    )
+    disque_max_clients = integer(
+        10_000, "Maximum number of clients of jobs.", at_least=1, static=True
+    )
+    disque_client_timeout_ms = long(
+        0,
+        "A client of jobs that asks nothing for this time is disconnected. 0: never.",
+        unit="ms",
+        at_least=0,
+        static=True,
+    )
+    disque_admin_enable = boolean(
+        False,
+        "Whether clients of jobs may stop the broker (SHUTDOWN) and use DEBUG, which deletes jobs.",
+        static=True,
+    )
+
     @property
     def listen_address(self) -> Address:
         """The address to listen on."""
-        return parse_address(self.listeners[0])
+        return parse_address(next(one for one in self.listeners if not _is_disque(one)))
 
     @property
     def advertised_address(self) -> Address | None:
         """The address for clients, if it is configured."""
         advertised = self.advertised_listeners
-        return parse_address(advertised[0]) if advertised else None
+        if not advertised:
+            return None
+        return parse_address(next(one for one in advertised if not _is_disque(one)))
+
+    @property
+    def disque_address(self) -> Address | None:
+        """The address that serves jobs, if any."""
+        for one in self.listeners:
+            if _is_disque(one):
+                return parse_disque_address(one)
+        return parse_address(self.disque_listen) if self.disque_listen else None
+
+    @property
+    def advertised_disque_address(self) -> Address | None:
+        """The address for clients of jobs, if it is configured."""
+        for one in self.advertised_listeners or ():
+            if _is_disque(one):
+                return parse_disque_address(one)
+        return None
 
     @property
     def metrics_address(self) -> Address | None:

@@ -250,6 +250,12 @@ class TopicKeys(Settings):
         "knows are done with them, and not before; as long as it knows none, as with time.",
         choices=("time", "acknowledged"),
     )
+    qbus_queue_pause = string(
+        "none",
+        "What the topic does not do as a queue of jobs: in, take jobs; out, give them out; all, "
+        "neither. Records are appended and fetched as ever.",
+        choices=("none", "in", "out", "all"),
+    )
     qbus_mirror_source = string(
         "",
         "The datacenter (IDC) whose topic this one mirrors. Only a mirror writes to it, at the "

@@ -61,7 +61,8 @@ class BrokerNode(NamedTuple):
     ``directory`` identifies its data: a broker that has locked it is the same broker.
     ``is_stopping``: it is about to stop, and takes over nothing more. ``is_full``: one of its data
     directories has no room; it leads only where no other replica can. ``machine``: what it has in
-    common with the other brokers of its supervisor, and with no others.
+    common with the other brokers of its supervisor, and with no others. ``disque``: where it serves
+    jobs by Disque's protocol, as host and port; None: nowhere.
     """
 
     host: str
@@ -73,6 +74,7 @@ class BrokerNode(NamedTuple):
     is_stopping: bool = False
     is_full: bool = False
     machine: str = ""
+    disque: tuple[str, int] | None = None
 
     @staticmethod
     def path(node_id: int) -> str:
@@ -111,12 +113,15 @@ class BrokerNode(NamedTuple):
             registration["full"] = True
         if self.machine:
             registration["machine"] = self.machine
+        if self.disque is not None:
+            registration["disque"] = {"host": self.disque[0], "port": self.disque[1]}
         return _dump(registration).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Decode what :meth:`encode` wrote."""
         with _decoding("broker", data) as json_:
+            disque = json_.get("disque")
             return cls(
                 host=str(json_["host"]),
                 port=int(json_["port"]),
@@ -127,6 +132,7 @@ class BrokerNode(NamedTuple):
                 is_stopping=bool(json_.get("stopping", False)),
                 is_full=bool(json_.get("full", False)),
                 machine=str(json_.get("machine", "")),
+                disque=(str(disque["host"]), int(disque["port"])) if disque else None,
             )
 
 

@@ -34,6 +34,11 @@ def workers(text: str) -> int:
     metavar="HOST:PORT",
     help="Address that clients connect to. Default: the one of --listen.",
 )
+@click.option(
+    "--disque-listen",
+    metavar="HOST:PORT",
+    help="Serve jobs there by Disque's protocol, usually on port 7711. Default: do not.",
+)
 @click.option("--node-id", type=IntRange(0), metavar="N", help="Default: 1.")
 @click.option(
     "--workers",
@@ -74,6 +79,7 @@ def broker(
     data_dirs: tuple[Path, ...],
     listen: str | None,
     advertise: str | None,
+    disque_listen: str | None,
     node_id: int | None,
     workers: int,
     zookeeper: str | None,
@@ -104,6 +110,7 @@ def broker(
             "log.dirs": tuple(map(str, data_dirs)) or None,
             "listeners": listen,
             "advertised.listeners": advertise,
+            "disque.listen": disque_listen,
             "node.id": node_id,
             "zookeeper.connect": zookeeper,
             "metrics.listen": metrics_listen,

@@ -39,12 +39,40 @@ def test_takes_what_the_operator_states() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "listening", "advertised"),
+    [
+        ({}, None, None),
+        ({"disque.listen": "127.0.0.1:7711"}, Address("127.0.0.1", 7711), None),
+        ({"listeners": ["a:1", "DISQUE://[::1]:7711"]}, Address("::1", 7711), None),
+        (
+            {"disque.listen": ":0", "advertised.listeners": "a:1,DISQUE://b:2"},
+            Address("", 0),
+            Address("b", 2),
+        ),
+    ],
+)
+def test_jobs_have_an_address_of_their_own(
+    settings: dict, listening: Address | None, advertised: Address | None
+) -> None:
+    config = BrokerConfig(settings)
+    assert config.disque_address == listening
+    assert config.advertised_disque_address == advertised
+    if "listeners" in settings:
+        assert config.listen_address == Address("a", 1)
+
+
+@pytest.mark.parametrize(
     ("name", "value", "why"),
     [
         ("num.partition", "1", "did you mean num.partitions?"),
         ("num.partitions", "0", "from 1 to 100000"),
         ("listeners", "a:1,b:2", "expected one listener"),
         ("listeners", "SSL://a:1", "without encryption"),
+        ("listeners", "DISQUE://a:1", "expected one listener"),
+        ("listeners", "a:1,DISQUE://a", "host:port"),
+        ("listeners", "a:1,DISQUE://a:2,DISQUE://a:3", "at most one for jobs"),
+        ("advertised.listeners", "a:1,DISQUE://:2", "clients can connect to"),
+        ("disque.listen", "7711", "host:port"),
         ("listeners", "", "expected one listener"),
         ("advertised.listeners", "0.0.0.0:9092", "clients can connect to"),
         ("advertised.listeners", ":9092", "clients can connect to"),

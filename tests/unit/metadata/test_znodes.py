@@ -58,6 +58,7 @@ OURS = [
     PartitionStateNode(-1, 6, (), 7, last_in_sync=2),
     BrokerNode("bus.example", 9092, epoch=3, rack="r1", timestamp_ms=5),
     BrokerNode("::1", 9092, epoch=0),
+    BrokerNode("::1", 9092, epoch=0, disque=("::1", 7711)),
     BrokerNode("b", 9092, epoch=0, directory="d1", is_stopping=True),
     BrokerNode("b", 9092, epoch=0, directory="d1", is_full=True),
     BrokerNode("b", 9092, epoch=0, machine="m"),

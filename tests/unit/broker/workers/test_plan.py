@@ -54,6 +54,27 @@ def test_an_ipv6_address(tmp_path: Path) -> None:
     assert second.listen_address == Address("::1", 9093)
 
 
+def test_jobs_are_served_by_each_at_a_port_of_its_own(tmp_path: Path) -> None:
+    alone = config(
+        tmp_path,
+        listeners="127.0.0.1:9092,DISQUE://127.0.0.1:7711",
+        advertised_listeners="bus:19092,DISQUE://bus:17711",
+    )
+    first, second = worker_configs(alone, 2)
+    assert first.disque_address == Address("127.0.0.1", 7711)
+    assert second.disque_address == Address("127.0.0.1", 7712)
+    assert second.listen_address == Address("127.0.0.1", 9093)
+    assert second.advertised_address == Address("bus", 19093)
+    assert second.advertised_disque_address == Address("bus", 17712)
+
+
+def test_any_free_port_for_jobs_is_one_that_stays(tmp_path: Path) -> None:
+    configs = worker_configs(config(tmp_path, disque_listen="127.0.0.1:0"), 2)
+    ports = {one.disque_address.port for one in configs if one.disque_address}
+    assert len(ports) == 2
+    assert 0 not in ports
+
+
 def test_any_free_port_is_one_that_stays(tmp_path: Path) -> None:
     ports = [
         one.listen_address.port
