@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from qbus.clock import Clock
 from qbus.config import BrokerConfig
@@ -23,14 +24,17 @@ from .producer_ids import ProducerIds
 from .queues import QueueService
 from .share import ShareCoordinator
 
+if TYPE_CHECKING:
+    from .disque.service import DisqueService
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Broker:
     """One broker: its configuration, metadata, partitions and groups.
 
     :func:`~qbus.broker.startup.running_broker` makes one. ``registration`` is what other brokers
-    know of it. ``is_over`` is set when it cannot keep its promises any more: its session has ended,
-    or its registration is gone.
+    know of it. ``disque`` has the queues of jobs, where they are served. ``is_over`` is set when it
+    cannot keep its promises any more: its session has ended, or its registration is gone.
     """
 
     config: BrokerConfig
@@ -52,6 +56,7 @@ class Broker:
     cluster_id: str
     registration: BrokerNode
     is_over: asyncio.Event
+    disque: "DisqueService | None" = None
 
     @property
     def node_id(self) -> int:
@@ -68,6 +73,8 @@ class Broker:
         self.replicas.drain()
         self.share_sessions.drain()
         self.groups.drain()
+        if self.disque is not None:
+            self.disque.drain()
 
     async def shut_down_controlled(self) -> None:
         """Move the leadership of partitions to other brokers, within bounds of time."""

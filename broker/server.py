@@ -10,10 +10,11 @@ import gc
 import logging
 import resource
 import signal
+import socket
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from qbus.clock import Clock, SystemClock
 from qbus.config import Address, BrokerConfig
@@ -30,6 +31,10 @@ from .net.listener import Listener, ListenerLimits, bind
 from .net.memory_budget import MemoryBudget
 from .startup import running_broker
 from .workers.worker import Worker
+
+if TYPE_CHECKING:
+    from .disque.listener import DisqueListener, Limits
+    from .disque.service import DisqueService
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +76,9 @@ async def serve(
     stop = _on_signals()
     if worker is not None:
         _stop_with(worker, stop)
-    this_run = BrokerRun(config, clock, config.listen_address, started, worker)
+    this_run = BrokerRun(
+        config, clock, config.listen_address, started, worker, jobs_address=config.disque_address
+    )
     await this_run.serve(stop)
     delay = _FIRST_DELAY_S
     while not stop.is_set():
@@ -79,7 +86,14 @@ async def serve(
             return 1
         _log.warning("restarting the broker in this process")
         gc.unfreeze()
-        this_run = BrokerRun(config, clock, this_run.address, perf_counter(), worker)
+        this_run = BrokerRun(
+            config,
+            clock,
+            this_run.address,
+            perf_counter(),
+            worker,
+            jobs_address=this_run.jobs_address,
+        )
         try:
             await this_run.serve(stop)
             delay = _FIRST_DELAY_S
@@ -102,9 +116,15 @@ class BrokerRun:
         address: Address,
         started: float,
         worker: Worker | None = None,
+        *,
+        jobs_address: Address | None = None,
     ) -> None:
-        """``address`` is to be listened on; ``started``: when, as ``perf_counter`` has it."""
+        """``address`` is to be listened on; ``started``: when, as ``perf_counter`` has it.
+
+        So is ``jobs_address``, for clients of jobs.
+        """
         self.address = address
+        self.jobs_address = jobs_address
         self._config = config
         self._clock = clock
         self._started = started
@@ -122,8 +142,14 @@ class BrokerRun:
             # The address first: two brokers on one port is the mistake that should show at once.
             sock, self.address = bind(self.address)
             cleanup.callback(sock.close)
+            jobs = None if self.jobs_address is None else bind(self.jobs_address)
+            if jobs is not None:
+                cleanup.callback(jobs[0].close)
+                self.jobs_address = jobs[1]
             starting = cleanup.enter_async_context(
-                running_broker(config, self._clock, self.address, self._worker)
+                running_broker(
+                    config, self._clock, self.address, self._worker, jobs=self.jobs_address
+                )
             )
             broker = await _unless(stop, starting)
             if broker is None:
@@ -132,11 +158,17 @@ class BrokerRun:
             listener = Listener(sock, self.address, Dispatcher(broker), limits, budget)
             cleanup.callback(listener.close)
             _register_metrics(broker.metrics, listener, budget)
+            for_jobs = None
+            if jobs is not None and broker.disque is not None:
+                for_jobs = _job_listener(*jobs, broker, broker.disque, budget)
+                cleanup.callback(for_jobs.close)
             if config.metrics_address is not None:
                 cleanup.callback(serve_metrics(broker.metrics, *config.metrics_address))
             gc.freeze()
             gc.enable()
             listener.start()
+            if for_jobs is not None:
+                await for_jobs.start()
             self._log_address(broker)
             if self._worker is not None:
                 self._worker.tell_ready()
@@ -145,6 +177,8 @@ class BrokerRun:
                 _log.info("stopping: finishing what was asked")
                 await _shut_down_controlled(broker)
                 broker.drain()
+                if for_jobs is not None:
+                    await for_jobs.drain(config.shutdown_drain_timeout_ms / 1000)
                 await listener.drain(config.shutdown_drain_timeout_ms / 1000)
             else:
                 _log.critical("this broker's session or registration has ended: serving stops")
@@ -235,6 +269,30 @@ def _limits(config: BrokerConfig) -> ListenerLimits:
         send_buffer=config.socket_send_buffer_bytes,
         receive_buffer=config.socket_receive_buffer_bytes,
     )
+
+
+def _job_limits(config: BrokerConfig) -> "Limits":
+    from .disque.listener import Limits  # noqa: PLC0415 - only where jobs are served
+
+    return Limits(
+        max_command=config.socket_request_max_bytes,
+        max_clients=min(config.disque_max_clients, _connections_that_fit()),
+        idle_s=config.disque_client_timeout_ms / 1000,
+        command_s=config.request_frame_timeout_ms / 1000,
+        stall_s=config.response_stall_timeout_ms / 1000,
+    )
+
+
+def _job_listener(
+    sock: socket.socket,
+    address: Address,
+    broker: Broker,
+    service: "DisqueService",
+    budget: MemoryBudget,
+) -> "DisqueListener":
+    from .disque.serving import make_listener  # noqa: PLC0415 - only where jobs are served
+
+    return make_listener(sock, address, service, _job_limits(broker.config), budget)
 
 
 def _register_metrics(metrics: Metrics, listener: Listener, budget: MemoryBudget) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from qbus._version import __version__
 from qbus.clock import Clock
@@ -56,6 +56,9 @@ from .replicator.lazy_fetchers import LazyFetchers
 from .share import ShareCoordinator
 from .workers.worker import Worker
 
+if TYPE_CHECKING:
+    from .disque.service import DisqueService
+
 _log = logging.getLogger(__name__)
 
 _SESSIONS = 1.5  # ZooKeeper takes a little longer to end them
@@ -64,11 +67,17 @@ _EVERY_INTERFACE = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not list
 
 @asynccontextmanager
 async def running_broker(
-    config: BrokerConfig, clock: Clock, listening: Address, worker: Worker | None = None
+    config: BrokerConfig,
+    clock: Clock,
+    listening: Address,
+    worker: Worker | None = None,
+    *,
+    jobs: Address | None = None,
 ) -> AsyncIterator[Broker]:
     """Open everything, and yield a broker that is ready to answer on ``listening``.
 
-    ``worker``: what it shares with others on its machine.
+    ``worker``: what it shares with others on its machine. ``jobs``: where it listens for clients of
+    jobs.
 
     On exit all is stopped, the logs are marked as closed cleanly, and what a part failed with is
     raised when the others are stopped, too.
@@ -97,7 +106,7 @@ async def running_broker(
         closing_logs.push_async_callback(asyncio.to_thread, logs.close)
         machine = worker.machine if worker is not None else ""
         registration, sequence = await _register(
-            config, clock, store, metadata, logs, listening, machine
+            config, clock, store, metadata, logs, (listening, jobs), machine
         )
         if store.is_shared:
             parts.push_async_callback(_unregister, store, config.node_id, registration)
@@ -157,7 +166,24 @@ async def running_broker(
             is_over=is_over,
         )
         _register_metrics(broker, detector)
+        if jobs is not None:
+            stopping_replicas.callback(_serve_jobs(broker, jobs).close)
         yield broker
+
+
+def _serve_jobs(broker: Broker, listening: Address) -> "DisqueService":
+    """Have the queues of jobs, which are imported only where they are served."""
+    from .disque.metrics import register_metrics as register_job_metrics  # noqa: PLC0415
+    from .disque.service import DisqueService, World  # noqa: PLC0415
+
+    world = World(broker.metadata, broker.replicas, broker.queues, broker.delays, broker.controller)
+    address = _advertised_for_jobs(broker.config, listening)
+    service = DisqueService(broker.config, broker.clock, broker.cluster_id, address, world)
+    broker.disque = service
+    broker.replicas.events.subscribe(service)
+    broker.replicas.tasks.add("forget idle queues of jobs", 60.0, service.forget_idle_queues)
+    register_job_metrics(broker.metrics, service)
+    return service
 
 
 def _share_coordinator(
@@ -208,10 +234,12 @@ async def _register(
     store: MetadataStore,
     metadata: MetadataCache,
     logs: LogManager,
-    listening: Address,
+    listening: tuple[Address, Address | None],
     machine: str,
 ) -> tuple[BrokerNode, int]:
     """Resign from what may not be true any more; only then be registered, and elected.
+
+    ``listening``: where for Kafka's clients, and where for clients of jobs.
 
     Returns the registration, and the sequence number of the change that announces it.
     """
@@ -225,10 +253,18 @@ async def _register(
     epoch = await raise_broker_epoch(store, node_id, clock)
     await resign(store, metadata, node_id, _lost_records(metadata, logs, lost), is_alone=is_alone)
     remember_boot(logs.directories, boot)
-    address = _advertised(config, listening)
+    address = _advertised(config, listening[0])
+    jobs = None if listening[1] is None else _advertised_for_jobs(config, listening[1])
     rack, now_ms = config.broker_rack, clock.time_ms()
     registration = BrokerNode(
-        address.host, address.port, epoch, rack, now_ms, directory, machine=machine
+        address.host,
+        address.port,
+        epoch,
+        rack,
+        now_ms,
+        directory,
+        machine=machine,
+        disque=jobs,
     )
     return registration, await register_broker(store, node_id, registration)
 
@@ -253,6 +289,13 @@ def _advertised(config: BrokerConfig, listening: Address) -> Address:
     if config.advertised_address is not None:
         return config.advertised_address
     host = socket.getfqdn() if listening.host in _EVERY_INTERFACE else listening.host
+    return Address(host, listening.port)
+
+
+def _advertised_for_jobs(config: BrokerConfig, listening: Address) -> Address:
+    if config.advertised_disque_address is not None:
+        return config.advertised_disque_address
+    host = _advertised(config, listening).host
     return Address(host, listening.port)
 
 

@@ -74,8 +74,12 @@ class Commands(Protocol):
     def begin(self, client: Client, arguments: list[bytes]) -> Reply:
         """Begin a command; the reply, or what it can be awaited from."""
 
-    def is_concurrent(self, name: bytes) -> bool:
+    def is_concurrent(self, arguments: list[bytes]) -> bool:
         """Whether a command may be begun while others of this kind are under way."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether no command is to be begun for now."""
 
 
 class Owner(Protocol):
@@ -190,7 +194,7 @@ class Connection(asyncio.Protocol):
         return self._parser.held
 
     def overdue(self, now: float, *, idle_s: float, command_s: float, stall_s: float) -> str | None:
-        """Why the client has had its time, if it has; times in seconds, an ``idle_s`` of 0: none."""
+        """Why the client has had its time, if it has; in seconds, an ``idle_s`` of 0: no limit."""
         if self.stalled_at is not None and now - self.stalled_at > stall_s:
             return f"the client took too few of its replies for {stall_s:g} s"
         if not self.is_idle:
@@ -208,6 +212,10 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
         self._end(reason)
+
+    def go_on(self) -> None:
+        """Begin what waits, after a pause of all clients."""
+        self._go_on()
 
     def turn_away(self, reply: bytes) -> None:
         """Send a reply, and close behind it."""
@@ -232,9 +240,8 @@ class Connection(asyncio.Protocol):
             self._begin_commands()
         except ProtocolError as error:
             self._refuse(error)
-        except Exception:
-            _log.exception("a command of the client at %s failed", self.client.address)
-            self.close("the broker has failed; its log says why")
+        except Exception:  # noqa: BLE001 - a defect must not leave the client waiting
+            self._close_after_defect()
         if not self._closed:
             self._account()
 
@@ -248,7 +255,7 @@ class Connection(asyncio.Protocol):
             if not arguments:
                 continue
             self.begun_at = None
-            concurrent = self._commands.is_concurrent(arguments[0])
+            concurrent = self._commands.is_concurrent(arguments)
             if self._replies and not concurrent:
                 self._next = arguments
                 break
@@ -295,9 +302,8 @@ class Connection(asyncio.Protocol):
                 except asyncio.CancelledError:
                     self.close("the broker is shutting down")
                     return
-                except Exception:
-                    _log.exception("a command of the client at %s failed", self.client.address)
-                    self.close("the broker has failed; its log says why")
+                except Exception:  # noqa: BLE001 - as above
+                    self._close_after_defect()
                     return
             replies.popleft()
             output.append(first)
@@ -305,6 +311,10 @@ class Connection(asyncio.Protocol):
             self._is_barred = False
         self._write(output)
         self._go_on()
+
+    def _close_after_defect(self) -> None:
+        _log.exception("a command of the client at %s failed", self.client.address)
+        self.close("the broker has failed; its log says why")
 
     def _write(self, output: list[bytes]) -> None:
         transport = self._transport
@@ -334,6 +344,7 @@ class Connection(asyncio.Protocol):
             or self._is_full
             or self._closed
             or self.client.is_over
+            or self._commands.is_paused
             or len(self._replies) >= MAX_OPEN_REPLIES
         )
 

@@ -106,8 +106,9 @@ class DisqueListener:
         self._close_address()
         for connection in self.clients():
             connection.drain()
-        end = self._loop.time() + timeout_s
-        while self._connections and self._loop.time() < end:
+        for _ in range(int(timeout_s / _DRAIN_STEP_S) + 1):
+            if not self._connections:
+                return
             await asyncio.sleep(_DRAIN_STEP_S)
 
     def close(self) -> None:

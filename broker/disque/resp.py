@@ -1,8 +1,8 @@
 """RESP, the protocol of Redis and Disque: commands in, replies out.
 
-A command is an array of bulk strings, ``*1\\r\\n$4\\r\\nPING\\r\\n``, or one line of words, ``QLEN q``,
-as somebody with telnet types it. Errors in the form of a command have Disque's texts, and end the
-connection. The libraries for RESP read replies: they know neither lines nor limits.
+A command is an array of bulk strings, or one line of words, ``QLEN q``, as somebody with telnet
+types it. Errors in the form of a command have Disque's texts, and end the connection. The libraries
+for RESP read replies: they know neither lines nor limits.
 """
 
 import re
@@ -31,8 +31,8 @@ class CommandParser:
     __slots__ = (
         "_arguments",
         "_big",
-        "_bulk",
         "_buffer",
+        "_bulk",
         "_missing",
         "_most",
         "_position",

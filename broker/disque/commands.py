@@ -1,0 +1,723 @@
+"""Disque's commands: the table, and those about jobs and queues. The rest is in :mod:`.admin`."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from qbus.delay import CANCEL, DELIVER_AT, RESCHEDULE
+from qbus.errors import ApiError, ErrorCode
+from qbus.jobs import read_options
+from qbus.records import build_batch
+
+from ..metadata.image import Topic
+from ..partition.partition import ACKS_ALL
+from ..queues import AckRange, AckType, RecordStatus
+from . import errors, resp
+from .connection import Client, Reply
+from .errors import CommandError, wrong_arguments
+from .finding import Found, Place
+from .job_queue import BlockedClient, JobQueue, Part, TakenJob
+from .nodes import Node
+from .options import (
+    AddOptions,
+    GetOptions,
+    need_ids,
+    need_integer,
+    need_timeout,
+    parse_add,
+    parse_get,
+    parse_jscan,
+    parse_pause,
+    parse_qscan,
+)
+from .queues import MEMBER, SETTINGS
+from .reading import created_ms, read_one
+from .scanning import Looker
+from .service import DisqueService
+
+_log = logging.getLogger(__name__)
+
+_ATTEMPTS: Final = 5
+_RETRY_S: Final = 0.2
+_ADD_WITHIN_S: Final = 10.0  # where the client does not say how long
+_HELD_POLL_S: Final = 0.2
+_REPLY_BYTES: Final = 64 << 20
+
+_IS_LOCAL: Final = b"QBUS.LOCAL"
+
+
+class Call(NamedTuple):
+    """One command of a client. ``is_local``: another node asks, for what is here alone."""
+
+    client: Client
+    arguments: Sequence[bytes]
+    is_local: bool = False
+
+
+Handler = Callable[[Call], Reply]
+
+
+class Command(NamedTuple):
+    """A row of the table.
+
+    ``arity``: how many words there are, its name included; negative: at least so many. ``flags``
+    as COMMAND lists them. ``is_concurrent``: see :mod:`.connection`.
+    """
+
+    name: str
+    arity: int
+    flags: str
+    run: Handler
+    is_concurrent: bool = False
+
+
+class JobCommands:
+    """The commands about jobs and queues."""
+
+    def __init__(self, service: DisqueService) -> None:
+        self._service = service
+        self._looker = Looker(service)
+        self._loop = asyncio.get_running_loop()
+
+    def table(self) -> list[Command]:
+        """The commands, with Disque's numbers of words and flags."""
+        return [
+            Command("addjob", -4, "wmF", self.add, is_concurrent=True),
+            Command("getjob", -2, "wF", self.get),
+            Command("ackjob", -1, "wF", self.ack, is_concurrent=True),
+            Command("fastack", -1, "wF", self.ack, is_concurrent=True),
+            Command("deljob", -1, "wF", self.ack, is_concurrent=True),
+            Command("show", 2, "rF", self.show),
+            Command("qlen", 2, "rF", self.qlen),
+            Command("qpeek", 3, "r", self.qpeek),
+            Command("qstat", 2, "rF", self.qstat),
+            Command("qscan", -1, "r", self.qscan),
+            Command("jscan", -1, "r", self.jscan),
+            Command("enqueue", -1, "mwF", self.enqueue),
+            Command("nack", -1, "mwF", self.nack),
+            Command("dequeue", -1, "wF", self.dequeue),
+            Command("working", 2, "wF", self.working),
+            Command("pause", -3, "rF", self.pause),
+            Command("waitjob", -2, "rF", self.wait_job),
+            Command("qbus.release", -2, "wF", self.release),
+        ]
+
+    # Adding
+
+    def add(self, call: Call) -> Reply:
+        """``ADDJOB queue job ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] ...``."""
+        service = self._service
+        options = parse_add(call.arguments, service.nodes.usual_replicas)
+        self._check_replicas(options)
+        queue = service.need_queue(options.queue)
+        part = self._part(queue)
+        if part is None or (service.nodes.is_leaving and not call.is_local):
+            return self._add_slowly(call, queue, options)
+        return self._add_to(queue, part, options)
+
+    def _check_replicas(self, options: AddOptions) -> None:
+        if options.replicate is not None and options.replicate > self._service.nodes.size:
+            raise CommandError(errors.NO_REPLICAS)
+
+    def _check_room(self, queue: JobQueue, options: AddOptions) -> None:
+        me = self._service.metadata.brokers.get(self._service.config.node_id)
+        if me is not None and me.is_full:
+            raise CommandError(errors.NO_ROOM)
+        if options.max_length and queue.length >= options.max_length:
+            raise CommandError(errors.IS_LONG)
+        if queue.is_paused_in:
+            raise CommandError(errors.IS_PAUSED)
+
+    def _part(self, queue: JobQueue) -> Part | None:
+        """The partition that takes this node's jobs: always the same, so that they keep order."""
+        return next((part for part in queue.parts if not part.partition.error), None)
+
+    def _add_to(self, queue: JobQueue, part: Part, options: AddOptions) -> Awaitable[bytes]:
+        self._check_room(queue, options)
+        if options.replicate is not None and len(part.partition.isr) < options.replicate:
+            raise CommandError(errors.NO_REPLICAS)
+        service = self._service
+        added = service.adder.add(
+            part.partition,
+            part.topic_id,
+            options.body,
+            options.job(service.nodes.usual_replicas, service.nodes.name),
+            is_async=options.is_async,
+            on_late=partial(self._undo_late, part),
+        )
+        queue.jobs_in += 1
+        queue.note_use()
+        reply: asyncio.Future[bytes] = self._loop.create_future()
+        timer = None
+        if options.timeout_ms:
+            timer = self._loop.call_later(options.timeout_ms / 1000, _expire, added, reply)
+        added.add_done_callback(partial(_on_added, reply, timer))
+        return reply
+
+    def _undo_late(self, part: Part, offset: int) -> None:
+        """Take back a job that its client was told is not safe, as well as that is possible."""
+        self._service.run(_settle_late(part, offset))
+
+    async def _add_slowly(self, call: Call, queue: JobQueue, options: AddOptions) -> bytes:
+        """Add where no partition of the queue is led here, as far as is known."""
+        service = self._service
+        end = self._loop.time() + (options.timeout_ms / 1000 or _ADD_WITHIN_S)
+        while True:
+            topic = service.topic(queue)
+            if topic is None:
+                await service.create_topic(queue, options.replicate or 1)
+                continue
+            self._check_copies(topic, options)
+            nodes = [] if call.is_local else service.others_with(queue)
+            staying = [node for node in nodes if not node.is_leaving]
+            part = self._part(queue)
+            if part is not None and not (service.nodes.is_leaving and not call.is_local):
+                return await self._add_to(queue, part, options)
+            if staying:
+                return await self._add_elsewhere(staying[0], call.arguments)
+            if service.nodes.is_leaving and not call.is_local:
+                reason = "I'm leaving the cluster"
+                raise CommandError(errors.NO_REPLICAS_HERE.format(reason))
+            if self._loop.time() >= end:
+                raise CommandError(errors.NO_REPLICAS_IN_TIME)
+            await asyncio.sleep(_RETRY_S)
+
+    def _check_copies(self, topic: Topic, options: AddOptions) -> None:
+        copies = len(topic.partitions[0].target)
+        if options.replicate is not None and options.replicate > copies:
+            raise CommandError(errors.NO_REPLICAS)
+
+    async def _add_elsewhere(self, node: Node, arguments: Sequence[bytes]) -> bytes:
+        reply = await self._service.ask(node, *arguments)
+        return resp.simple(reply.decode()) if isinstance(reply, bytes) else resp.NULL
+
+    # Getting
+
+    def get(self, call: Call) -> Reply:
+        """``GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] FROM queue ...``."""
+        options = parse_get(call.arguments)
+        queues = self._queues_of(options)
+        reply: asyncio.Future[bytes] = self._loop.create_future()
+        is_here = any(queue.length and not queue.blocked for queue in queues)
+        is_elsewhere = not call.is_local and any(map(self._service.others_with, queues))
+        if is_here or is_elsewhere:
+            self._service.run(self._get(call, options, queues, reply))
+        else:
+            self._hang(call, options, queues, reply)
+        return reply
+
+    def _queues_of(self, options: GetOptions) -> list[JobQueue]:
+        """The queues that are named, each once; those that there are, if nobody is to wait."""
+        names = dict.fromkeys(options.queues)
+        if not options.is_nohang:
+            return [self._service.need_queue(name) for name in names]
+        found = [self._service.find_queue(name) for name in names]
+        return [queue for queue in found if queue is not None]
+
+    async def _get(
+        self,
+        call: Call,
+        options: GetOptions,
+        queues: Sequence[JobQueue],
+        reply: asyncio.Future[bytes],
+    ) -> None:
+        try:
+            taken = await take(queues, options.count)
+            if not taken and not call.is_local:
+                taken = await self._service.take_elsewhere(queues, options.count)
+        except (ApiError, OSError) as error:
+            _log.debug("no jobs can be taken: %s", error)
+            taken = []
+        if taken:
+            await self._hand_over(taken, options, reply)
+        elif not reply.done():
+            self._hang(call, options, queues, reply)
+
+    async def _hand_over(
+        self, taken: Sequence[TakenJob], options: GetOptions, reply: asyncio.Future[bytes]
+    ) -> None:
+        if reply.done():  # the client is gone
+            for one in taken:
+                await self._service.give_back(one)
+            return
+        reply.set_result(jobs_reply(taken, with_counters=options.with_counters))
+
+    def _hang(
+        self,
+        call: Call,
+        options: GetOptions,
+        queues: Sequence[JobQueue],
+        reply: asyncio.Future[bytes],
+    ) -> None:
+        """Wait until there is a job, if the client wants that."""
+        service = self._service
+        if options.is_nohang or service.is_draining:
+            reply.set_result(resp.NULL_ARRAY)
+        elif service.nodes.is_leaving and not call.is_local:
+            reply.set_result(resp.error(errors.IS_LEAVING))
+        else:
+            client = call.client
+            client.is_blocked = True
+            blocked = BlockedClient(self._loop, queues, options.timeout_ms)
+            blocked.future.add_done_callback(partial(self._on_job, client, options, reply))
+            reply.add_done_callback(partial(_leave, blocked))
+
+    def _on_job(
+        self,
+        client: Client,
+        options: GetOptions,
+        reply: asyncio.Future[bytes],
+        future: asyncio.Future[TakenJob | None],
+    ) -> None:
+        client.is_blocked = False
+        taken = None if future.cancelled() else future.result()
+        if reply.done():
+            if taken is not None:
+                self._service.run(self._service.give_back(taken))
+        elif taken is None:
+            reply.set_result(resp.NULL_ARRAY)
+        else:
+            reply.set_result(jobs_reply([taken], with_counters=options.with_counters))
+
+    # Jobs by their ids
+
+    def ack(self, call: Call) -> Reply:
+        """``ACKJOB id ... [RESULT body]``, and FASTACK and DELJOB alike: it is done."""
+        ids, words = _split(call.arguments[1:], b"result")
+        result = words[1] if words else None
+        return self._count(call, ids, partial(self._ack, result), words)
+
+    async def _ack(self, result: bytes | None, found: Found) -> bool:
+        if found.offset is None:
+            return await self._order(found, [(CANCEL, str(found.place.job.offset).encode())])
+        done = await found.queue.settle(found.offset, result)
+        if found.place.job.is_delayed:
+            self._service.delivered.forget(found.place.job, found.place.topic.id)
+        return done
+
+    def enqueue(self, call: Call) -> Reply:
+        """``ENQUEUE id ...``: it is to be given out now."""
+        return self._count(call, call.arguments[1:], partial(self._put_back, 0, nack=False))
+
+    def nack(self, call: Call) -> Reply:
+        """``NACK id ... [DELAY s]``: whoever had it failed, and it is to be given out again."""
+        ids, words = _split(call.arguments[1:], b"delay")
+        delay = need_integer(words[1]) if words else 0
+        if delay < 0:
+            raise CommandError("ERR DELAY time must be a non negative number")
+        return self._count(call, ids, partial(self._put_back, 1000 * delay, nack=True), words)
+
+    async def _put_back(self, delay_ms: int, found: Found, *, nack: bool) -> bool:
+        if found.offset is None:
+            now = str(self._service.clock.time_ms()).encode()
+            target = str(found.place.job.offset).encode()
+            return await self._order(found, [(RESCHEDULE, target), (DELIVER_AT, now)])
+        return await found.queue.put_back(found.offset, nack=nack, delay_ms=delay_ms)
+
+    def dequeue(self, call: Call) -> Reply:
+        """``DEQUEUE id ...``: it is not to be given out until its retry time has passed."""
+        return self._count(call, call.arguments[1:], _hold)
+
+    def release(self, call: Call) -> Reply:
+        """``QBUS.RELEASE id ...``: another node took it for a client that is gone."""
+        return self._count(call, call.arguments[1:], _release)
+
+    async def _order(self, found: Found, headers: list[tuple[str, bytes]]) -> bool:
+        """Have a job cancelled or rescheduled that is not delivered yet; whether it was."""
+        batch = build_batch([(None, b"", headers, self._service.clock.time_ms())])
+        intake = self._service.delays.intake(found.partition, memoryview(batch), ACKS_ALL)
+        if intake is None:
+            raise ApiError(found.partition.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if intake.needs_thread:
+            await asyncio.to_thread(intake.read)
+        info, orders = intake.append()
+        waiter = _Acknowledgement(self._loop)
+        if found.partition.high_watermark <= info.last_offset:
+            found.partition.when_acknowledged(info.last_offset + 1, waiter, None)
+            await waiter.future
+        return orders is not None and orders.done > 0
+
+    def _count(
+        self,
+        call: Call,
+        ids: Sequence[bytes],
+        change: Callable[[Found], Awaitable[bool]],
+        words: Sequence[bytes] = (),
+    ) -> Reply:
+        """Do something to each job, wherever it is; the number of those that it was done to.
+
+        ``words`` follow the ids in the command.
+        """
+        need_ids(ids)
+        unique = list(dict.fromkeys(ids))
+        return self._count_all(call, unique, change, words) if unique else resp.integer(0)
+
+    async def _count_all(
+        self,
+        call: Call,
+        ids: Sequence[bytes],
+        change: Callable[[Found], Awaitable[bool]],
+        words: Sequence[bytes],
+    ) -> bytes:
+        me, here, elsewhere = self._service.config.node_id, list[Place](), dict[int, list[bytes]]()
+        for text in ids:
+            place = self._service.place(text)
+            if place is None:
+                continue
+            if place.leader == me or call.is_local:
+                here.append(place)
+            else:
+                elsewhere.setdefault(place.leader, []).append(text)
+        if len(here) == 1 and not elsewhere:
+            return resp.integer(await self._change(here[0], change))
+        asked: list[Coroutine[Any, Any, int]] = [self._change(place, change) for place in here]
+        asked += [
+            self._count_elsewhere(call.arguments[0], leader, texts, words)
+            for leader, texts in elsewhere.items()
+        ]
+        counts = await asyncio.gather(*asked, return_exceptions=True)
+        for count in counts:  # all of them were tried
+            if isinstance(count, BaseException):
+                raise count
+        return resp.integer(sum(one for one in counts if isinstance(one, int)))
+
+    async def _change(self, place: Place, change: Callable[[Found], Awaitable[bool]]) -> int:
+        for attempt in range(_ATTEMPTS):
+            try:
+                found = await self._service.finder.find(place)
+                return int(found is not None and await change(found))
+            except ApiError as error:
+                if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or attempt + 1 == _ATTEMPTS:
+                    raise
+            await asyncio.sleep(_RETRY_S)
+            moved = self._service.place(place.job.text.encode())
+            if moved is None:
+                return 0
+            if moved.leader != self._service.config.node_id:
+                raise CommandError("ERR the job's queue has just moved to another node, try again")
+        return 0
+
+    async def _count_elsewhere(
+        self, command: bytes, leader: int, ids: Sequence[bytes], words: Sequence[bytes]
+    ) -> int:
+        reply = await self._service.ask(self._leader(leader), command, *ids, *words)
+        return reply if isinstance(reply, int) else 0
+
+    def _leader(self, broker: int) -> Node:
+        node = self._service.nodes.find(broker)
+        if node is None:
+            raise CommandError("ERR the node that leads the job's queue is not there, try again")
+        return node
+
+    def show(self, call: Call) -> Reply:
+        """``SHOW id``."""
+        return self._of_one(call, call.arguments[1], self._show, resp.NULL)
+
+    async def _show(self, found: Found) -> bytes:
+        return resp.encode(await self._looker.show(found))
+
+    def working(self, call: Call) -> Reply:
+        """``WORKING id``: whoever has it needs longer; for how many seconds he has it now."""
+        missing = resp.error(errors.NO_JOB)
+        return self._of_one(call, call.arguments[1], self._working, missing)
+
+    async def _working(self, found: Found) -> bytes:
+        now_ms = self._service.clock.time_ms()
+        if found.offset is None:
+            headers, timestamp = (
+                (found.held.headers, found.held.due) if found.held else ((), now_ms)
+            )
+        else:
+            partition = found.partition
+            record = await asyncio.to_thread(
+                read_one,
+                *(partition.log, partition.topic, partition.index),
+                *(found.offset, partition.high_watermark),
+            )
+            if record is None:
+                return resp.error(errors.NO_JOB)
+            headers, timestamp = record.headers, record.timestamp
+        options = read_options(headers, SETTINGS.lock_ms // 1000)
+        elapsed_ms = now_ms - created_ms(timestamp, headers, options)
+        if options.ttl is not None and elapsed_ms > 500 * options.ttl:
+            return resp.error(errors.TOO_LATE)
+        if found.offset is not None:
+            state = found.queue.state_of(found.offset)
+            if state.status is RecordStatus.QUEUED:
+                await found.queue.hold(found.offset)
+            elif state.status is not RecordStatus.ACTIVE and options.retry:
+                return resp.error(errors.NO_JOB)
+            found.queue.extend(found.offset, 1000 * options.retry)
+        return resp.integer(options.retry)
+
+    def wait_job(self, call: Call) -> Reply:
+        """``WAITJOB id [ms-timeout]``: the result that the job was done with, once it is."""
+        if len(call.arguments) > 3:
+            raise wrong_arguments("waitjob")
+        timeout_ms = need_timeout(call.arguments[2]) if len(call.arguments) == 3 else 0
+        missing = resp.error(errors.NO_JOB)
+        waiting = self._of_one(call, call.arguments[1], self._wait_done, missing, timeout_ms)
+        return waiting if isinstance(waiting, bytes) else _within(waiting, timeout_ms)
+
+    async def _wait_done(self, found: Found) -> bytes:
+        now: Found | None = found
+        while now is not None and now.offset is None:
+            await asyncio.sleep(_HELD_POLL_S)
+            now = await self._service.finder.find(found.place)
+        if now is None or now.offset is None:
+            return resp.NULL
+        if not await self._settled(now, now.offset):
+            raise CommandError("ERR the job's queue has just moved to another node, try again")
+        try:
+            return resp.encode(await now.queue.result(now.offset))
+        except OSError as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    async def _settled(self, found: Found, offset: int) -> bool:
+        """Wait until a job is done; false: that is not known here any more."""
+        future: asyncio.Future[bool] = self._loop.create_future()
+
+        def on_settled(is_done: bool) -> None:
+            if not future.done():
+                future.set_result(is_done)
+
+        found.queue.when_settled(offset, on_settled)
+        try:
+            return await future
+        finally:
+            found.queue.forget_settled(offset, on_settled)
+
+    def _of_one(
+        self,
+        call: Call,
+        text: bytes,
+        answer: Callable[[Found], Awaitable[bytes]],
+        missing: bytes,
+        wait_ms: int | None = None,
+    ) -> Reply:
+        """Answer from a job, wherever it is; ``wait_ms``: the answer may take so long."""
+        need_ids([text])
+        place = self._service.place(text)
+        if place is None:
+            return missing
+        return self._answer(call, place, answer, missing, wait_ms)
+
+    async def _answer(
+        self,
+        call: Call,
+        place: Place,
+        answer: Callable[[Found], Awaitable[bytes]],
+        missing: bytes,
+        wait_ms: int | None,
+    ) -> bytes:
+        service = self._service
+        if place.leader == service.config.node_id or call.is_local:
+            found = await service.finder.find(place)
+            return missing if found is None else await answer(found)
+        node = self._leader(place.leader)
+        if wait_ms is None:
+            return resp.encode(_value(await service.ask(node, *call.arguments)))
+        connection = service.peers.connect(node.address)
+        try:
+            return resp.encode(
+                _value(await connection.call([_IS_LOCAL, *call.arguments], wait_ms or 1e9))
+            )
+        finally:
+            connection.close()
+
+    # Queues
+
+    def qlen(self, call: Call) -> Reply:
+        """``QLEN queue``: how many jobs wait to be given out by this node."""
+        queue = self._service.find_queue(call.arguments[1])
+        return resp.integer(0 if queue is None else queue.length)
+
+    def qpeek(self, call: Call) -> Reply:
+        """``QPEEK queue count``: the oldest jobs, or with a negative count the newest."""
+        count = need_integer(call.arguments[2])
+        queue = self._service.find_queue(call.arguments[1])
+        if queue is None or not count:
+            return resp.EMPTY_ARRAY
+        return self._encoded(self._looker.peek(queue, count))
+
+    def qstat(self, call: Call) -> Reply:
+        """``QSTAT queue``."""
+        queue = self._service.find_queue(call.arguments[1])
+        if queue is None:
+            return resp.NULL_ARRAY
+        now = self._loop.time()
+        sources = [node.name for node in self._service.others_with(queue)] if queue.blocked else []
+        return resp.encode(
+            [
+                *("name", queue.name, "len", queue.length),
+                *("age", int(now - queue.created_at), "idle", int(now - queue.used_at)),
+                *("blocked", queue.blocked, "import-from", sources, "import-rate", 0),
+                *("jobs-in", queue.jobs_in, "jobs-out", queue.jobs_out, "pause", queue.pause),
+            ]
+        )
+
+    def qscan(self, call: Call) -> Reply:
+        """``QSCAN [cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]``."""
+        return resp.encode(self._looker.scan_queues(parse_qscan(call.arguments)))
+
+    def jscan(self, call: Call) -> Reply:
+        """``JSCAN [cursor] [COUNT n] [BUSYLOOP] [QUEUE queue] [STATE state] [REPLY all|id]``."""
+        return self._encoded(self._looker.scan_jobs(parse_jscan(call.arguments)))
+
+    async def _encoded(self, value: Awaitable[resp.Value]) -> bytes:
+        return resp.encode(await value)
+
+    def pause(self, call: Call) -> Reply:
+        """``PAUSE queue in|out|all|none|state|bcast ...``: the state after that."""
+        options = parse_pause(call.arguments)
+        name = call.arguments[1]
+        queue = self._service.find_queue(name)
+        if options.pause is not None and (queue is not None or options.pause != "none"):
+            queue = self._service.need_queue(name)
+            queue.set_pause(options.pause)
+        state = "none" if queue is None else queue.pause
+        if options.is_for_all_nodes and queue is not None and not call.is_local:
+            return self._pause_everywhere(queue, state)
+        return resp.simple(state)
+
+    async def _pause_everywhere(self, queue: JobQueue, state: str) -> bytes:
+        await self._service.set_pause(queue, state)
+        await self._service.tell_others("PAUSE", queue.name, state)
+        return resp.simple(state)
+
+
+async def take(queues: Sequence[JobQueue], count: int) -> list[TakenJob]:
+    """Up to so many jobs of queues: one of each in turn, from left to right. Raises ApiError."""
+    if len(queues) == 1:
+        return await queues[0].take(count)
+    taken: list[TakenJob] = []
+    with suppress(ApiError, OSError):  # what was taken before must not be lost
+        while len(taken) < count:
+            before = len(taken)
+            for queue in queues:
+                taken += await queue.take(1)
+                if len(taken) >= count:
+                    break
+            if len(taken) == before:
+                break
+    return taken
+
+
+def jobs_reply(taken: Sequence[TakenJob], *, with_counters: bool) -> bytes:
+    """The reply to GETJOB."""
+    parts = [b"*%d\r\n" % len(taken)]
+    for one in taken:
+        job = one.job
+        parts.append(b"*7\r\n" if with_counters else b"*3\r\n")
+        parts.append(b"$%d\r\n%b\r\n" % (len(job.queue), job.queue))
+        parts.append(b"$40\r\n%b\r\n" % job.id.encode())
+        parts.append(b"$%d\r\n%b\r\n" % (len(job.body), job.body))
+        if with_counters:
+            parts.append(
+                b"$5\r\nnacks\r\n:%d\r\n$21\r\nadditional-deliveries\r\n:%d\r\n"
+                % (job.nacks, job.additional_deliveries)
+            )
+    return b"".join(parts)
+
+
+def _on_added(
+    reply: asyncio.Future[bytes], timer: asyncio.TimerHandle | None, added: asyncio.Future[str]
+) -> None:
+    if timer is not None:
+        timer.cancel()
+    if added.cancelled():
+        return
+    error = added.exception()
+    if reply.done():
+        return
+    if error is None:
+        reply.set_result(resp.simple(added.result()))
+    else:
+        reply.set_result(resp.error(why_not_added(error)))
+
+
+def why_not_added(error: BaseException) -> str:
+    """The reply to an ADDJOB that failed."""
+    if not isinstance(error, ApiError):
+        return f"ERR {error}"
+    if error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
+        return errors.NO_REPLICAS
+    if error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+        return errors.NO_REPLICAS_IN_TIME
+    if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+        return errors.NOT_STORED.format(error)
+    return f"ERR {error}"
+
+
+def _expire(added: asyncio.Future[str], reply: asyncio.Future[bytes]) -> None:
+    if not added.done():
+        added.cancel()
+        if not reply.done():
+            reply.set_result(resp.error(errors.NO_REPLICAS_IN_TIME))
+
+
+def _leave(blocked: BlockedClient, reply: asyncio.Future[bytes]) -> None:
+    """The client is gone, unless it has its job."""
+    if reply.cancelled():
+        blocked.give(None)
+
+
+async def _settle_late(part: Part, offset: int) -> None:
+    with suppress(ApiError):
+        await part.queue.settle(offset)
+
+
+def _split(words: Sequence[bytes], option: bytes) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    """The ids, and the option behind them with its value, if it is there."""
+    if len(words) > 2 and words[-2].lower() == option:
+        return words[:-2], words[-2:]
+    return words, ()
+
+
+async def _hold(found: Found) -> bool:
+    return found.offset is not None and await found.queue.hold(found.offset)
+
+
+async def _release(found: Found) -> bool:
+    if found.offset is None:
+        return False
+    release = AckRange(found.offset, found.offset, AckType.RELEASE, 0)
+    await found.queue.acknowledge(MEMBER, [release])
+    return True
+
+
+async def _within(waiting: Awaitable[bytes], timeout_ms: int) -> bytes:
+    if not timeout_ms:
+        return await waiting
+    try:
+        return await asyncio.wait_for(waiting, timeout_ms / 1000)
+    except TimeoutError:
+        return resp.NULL_ARRAY
+
+
+def _value(reply: Any) -> resp.Value:
+    value: resp.Value = reply
+    return value
+
+
+class _Acknowledgement:
+    """Waits until an append is acknowledged."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.future: asyncio.Future[None] = loop.create_future()
+
+    def done(self) -> bool:
+        """Whether nobody waits any longer."""
+        return self.future.done()
+
+    def acknowledged(self, token: object, code: ErrorCode) -> None:  # noqa: ARG002 - there is one
+        """It is acknowledged (NONE), or it never will be."""
+        if self.future.done():
+            return
+        if code:
+            self.future.set_exception(ApiError(code))
+        else:
+            self.future.set_result(None)

@@ -1,0 +1,382 @@
+"""What this node has of one queue of jobs: the partitions that it leads, and who waits for a job.
+
+Clients that wait are served first come, first served, one job each. One that waits for several
+queues stands in the line of each, and leaves all of them with its job. A client that asks while
+others wait stands behind them.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from qbus.config import Address
+from qbus.errors import ApiError
+from qbus.jobs import JobId, JobOptions, encode_id, parse_id
+from qbus.records.record import Headers
+
+from ..partition.partition import Partition
+from ..queues import AckRange, AckType, ShareQueue, TakenRecord
+from ..queues.types import WaitedFor
+from .queues import MEMBER, is_at_most_once, lock_ms, options_of
+from .reading import due_ms, original_of
+
+_log = logging.getLogger(__name__)
+
+_SERVED_AT_ONCE: Final = 500
+_BYTES_AT_ONCE: Final = 8 << 20
+_RETRY_S: Final = 0.5
+
+
+class Job(NamedTuple):
+    """A job as it is handed to a client. ``body`` None becomes an empty one."""
+
+    queue: bytes
+    id: str
+    body: bytes
+    nacks: int = 0
+    additional_deliveries: int = 0
+
+
+class Part(NamedTuple):
+    """One partition of a queue, led here. ``topic_id``: of its topic."""
+
+    topic_id: bytes
+    partition: Partition
+    queue: ShareQueue
+
+
+class TakenJob(NamedTuple):
+    """A job that was taken, and from where: it can be given back.
+
+    From ``offset`` of ``part``; or, where that is None, from the node at ``node``.
+    """
+
+    job: Job
+    part: Part | None
+    offset: int = -1
+    node: Address | None = None
+
+
+def id_of(
+    topic_id: bytes,
+    partition: int,
+    offset: int,
+    timestamp: int,
+    headers: Headers,
+    options: JobOptions,
+) -> str:
+    """The id of the job that a record is, the same that its producer was told.
+
+    So it has the time when the job was to be due first, however often it was rescheduled.
+    """
+    original = original_of(headers) if options.delay else None
+    if original is not None and original.isdigit():
+        seconds = due_ms(timestamp, headers) // 1000
+        return encode_id(topic_id, partition, int(original), options, seconds)
+    return encode_id(topic_id, partition, offset, options._replace(delay=0), timestamp // 1000)
+
+
+class BlockedClient:
+    """A client that waits for one job of any of some queues."""
+
+    __slots__ = ("_loop", "_timer", "future", "queues")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        queues: Sequence["JobQueue"],
+        timeout_ms: int,
+    ) -> None:
+        """``timeout_ms`` 0: it waits for ever. The future has the job, or None in the end."""
+        self._loop = loop
+        self.queues = queues
+        self.future: asyncio.Future[TakenJob | None] = loop.create_future()
+        self._timer: asyncio.TimerHandle | None = None
+        if timeout_ms:
+            self._timer = loop.call_later(timeout_ms / 1000, self.give, None)
+        for queue in queues:
+            queue.line_up(self)
+
+    def give(self, taken: TakenJob | None) -> bool:
+        """End its wait with a job, or with None; whether it still waited."""
+        self.leave()
+        if self.future.done():
+            return False
+        self.future.set_result(taken)
+        return True
+
+    def fail(self, error: Exception) -> None:
+        """End its wait with an error."""
+        self.leave()
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def leave(self) -> None:
+        """Wait no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for queue in self.queues:
+            queue.forget_client(self)
+        self.queues = ()
+
+
+class Delivered(Protocol):
+    """Where delayed jobs lie since they were delivered."""
+
+    def note(self, job: JobId, topic_id: bytes, offset: int) -> None:
+        """One was given out."""
+
+
+class JobQueue:
+    """One queue. Times in seconds, monotonic.
+
+    ``parts`` are set anew whenever partitions came or went. ``pause`` is none, in, out or all.
+    """
+
+    def __init__(
+        self,
+        name: bytes,
+        topic: str,
+        now: Callable[[], float],
+        delivered: Delivered,
+        ask_others: Callable[["JobQueue"], object],
+    ) -> None:
+        """``ask_others`` is called when a client waits for what may come on other nodes."""
+        self.name = name
+        self.topic = topic
+        self._now = now
+        self._delivered = delivered
+        self._ask_others = ask_others
+        self.created_at = self.used_at = now()
+        self.jobs_in = 0
+        self.jobs_out = 0
+        self.pause = "none"
+        self._parts: list[Part] = []
+        self._turn = 0
+        self._clients: OrderedDict[BlockedClient, None] = OrderedDict()
+        self._waits_for: set[WaitedFor] = set()
+        self._ready: dict[WaitedFor, None] = {}
+        self._serving: asyncio.Task[None] | None = None
+
+    # What it is
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """The partitions that are led here."""
+        return self._parts
+
+    @parts.setter
+    def parts(self, parts: Iterable[Part]) -> None:
+        self._parts = list(parts)
+        known: set[WaitedFor] = {part.queue for part in self._parts}
+        for queue in self._waits_for - known:
+            queue.forget(self)
+        self._waits_for &= known
+        for queue in [one for one in self._ready if one not in known]:
+            del self._ready[queue]
+        self._wait()
+
+    @property
+    def length(self) -> int:
+        """How many jobs wait here to be given out."""
+        return sum(part.queue.length for part in self._parts)
+
+    @property
+    def blocked(self) -> int:
+        """How many clients wait for a job."""
+        return len(self._clients)
+
+    @property
+    def is_paused_in(self) -> bool:
+        """Whether no jobs are taken."""
+        return self.pause in {"in", "all"}
+
+    @property
+    def is_paused_out(self) -> bool:
+        """Whether no jobs are given out."""
+        return self.pause in {"out", "all"}
+
+    def look(self) -> None:
+        """There may be something: a group has begun in a partition."""
+        for part in self._parts:
+            if part.queue in self._waits_for:
+                part.queue.forget(self)
+                self._waits_for.discard(part.queue)
+        self._wait()
+
+    def set_pause(self, pause: str) -> None:
+        """Pause it, or let it go on."""
+        self.pause = pause
+        self._wait()
+
+    def note_use(self) -> None:
+        """Somebody added or took a job."""
+        self.used_at = self._now()
+
+    # Taking
+
+    async def take(self, most: int) -> list[TakenJob]:
+        """Up to so many jobs; none where others wait for them, or it is paused. Raises ApiError."""
+        if self._clients or self.is_paused_out:
+            return []
+        taken: list[TakenJob] = []
+        parts = self._parts
+        for number in range(len(parts)):
+            part = parts[(self._turn + number) % len(parts)]
+            if part.queue.length:
+                taken += await self._take_of(part, most - len(taken))
+            if len(taken) >= most:
+                self._turn += number
+                break
+        return taken
+
+    async def _take_of(self, part: Part, most: int) -> list[TakenJob]:
+        records = await part.queue.take_records(
+            MEMBER,
+            most,
+            at_most_once=is_at_most_once,
+            lock_ms=lock_ms,
+            max_bytes=_BYTES_AT_ONCE,
+        )
+        if records:
+            self.jobs_out += len(records)
+            self.note_use()
+        return [TakenJob(self._job(part, record), part, record.offset) for record in records]
+
+    def _job(self, part: Part, record: TakenRecord) -> Job:
+        options = options_of(record)
+        text = id_of(
+            part.topic_id,
+            part.partition.index,
+            record.offset,
+            record.timestamp,
+            record.headers,
+            options,
+        )
+        if options.delay:
+            job = parse_id(text)
+            if job is not None and job.is_delayed:
+                self._delivered.note(job, part.topic_id, record.offset)
+        again = max(record.deliveries - 1 - record.nacks, 0)
+        return Job(self.name, text, record.value or b"", record.nacks, again)
+
+    # Waiting
+
+    def line_up(self, client: BlockedClient) -> None:
+        """A client waits for a job from now on."""
+        self._clients[client] = None
+        self._wait()
+        self._ask_others(self)
+
+    def forget_client(self, client: BlockedClient) -> None:
+        """A client waits no longer."""
+        if client not in self._clients:
+            return
+        del self._clients[client]
+        if not self._clients:
+            for queue in self._waits_for:
+                queue.forget(self)
+            self._waits_for.clear()
+
+    def give_from_elsewhere(self, taken: TakenJob) -> bool:
+        """Give a job that came from another node to who waits first; whether somebody does."""
+        while self._clients:
+            if next(iter(self._clients)).give(taken):
+                self.note_use()
+                return True
+        return False
+
+    def ready(self, queue: WaitedFor) -> bool:
+        """A partition has something: see :class:`qbus.broker.queues.Waiter`."""
+        self._waits_for.discard(queue)
+        if not self._clients or self.is_paused_out:
+            return False
+        self._ready[queue] = None
+        if self._serving is None:
+            self._serving = asyncio.ensure_future(self._serve())
+        return True
+
+    def close(self) -> None:
+        """Answer all who wait that there is nothing, and stop."""
+        for client in list(self._clients):
+            client.give(None)
+        if self._serving is not None:
+            self._serving.cancel()
+
+    def _wait(self, *, again: WaitedFor | None = None) -> None:
+        """Be called for each partition that may have something, while somebody waits for it."""
+        if not self._clients or self.is_paused_out:
+            return
+        for part in self._parts:
+            queue = part.queue
+            if queue not in self._waits_for and queue not in self._ready:
+                self._waits_for.add(queue)
+                queue.wait(self, again=queue is again)
+
+    async def _serve(self) -> None:
+        """Give out what partitions have, to those who wait, for as long as there is something."""
+        try:
+            while self._ready and self._clients and not self.is_paused_out:
+                queue = next(iter(self._ready))
+                part = next((one for one in self._parts if one.queue is queue), None)
+                served = 0 if part is None else await self._serve_from(part)
+                if not served:
+                    self._ready.pop(queue, None)
+                    self._wait(again=queue)
+            self._ready.clear()
+        finally:
+            self._serving = None
+        self._wait()
+
+    async def _serve_from(self, part: Part) -> int:
+        """Give jobs of a partition to those who wait first; how many there were."""
+        chosen = self._choose()
+        try:
+            taken = await self._take_of(part, len(chosen))
+        except (ApiError, OSError) as error:  # it is led elsewhere now, or its disk fails
+            _log.debug("no jobs can be taken from %s: %s", part.partition, error)
+            self._put_in_front(chosen)
+            await asyncio.sleep(_RETRY_S)
+            return 0
+        except BaseException:
+            self._put_in_front(chosen)
+            raise
+        left = iter(chosen)
+        surplus = [one for one in taken if not _give_next(left, one)]
+        self._put_in_front(list(left))
+        for one in surplus:
+            if not self.give_from_elsewhere(one):
+                await give_back(one)
+        return len(taken)
+
+    def _choose(self) -> list[BlockedClient]:
+        """Those who wait first, who stand in no line of this queue meanwhile."""
+        chosen: list[BlockedClient] = []
+        while self._clients and len(chosen) < _SERVED_AT_ONCE:
+            client, _ = self._clients.popitem(last=False)
+            chosen.append(client)
+        return chosen
+
+    def _put_in_front(self, clients: list[BlockedClient]) -> None:
+        for client in reversed(clients):
+            if not client.future.done():
+                self._clients[client] = None
+                self._clients.move_to_end(client, last=False)
+
+
+def _give_next(clients: Iterable[BlockedClient], taken: TakenJob) -> bool:
+    return any(client.give(taken) for client in clients)
+
+
+async def give_back(taken: TakenJob) -> None:
+    """Let somebody else have a job from here whose client is gone, and count nothing."""
+    if taken.part is None:
+        return
+    release = AckRange(taken.offset, taken.offset, AckType.RELEASE, 0)
+    try:
+        await taken.part.queue.acknowledge(MEMBER, [release])
+    except ApiError as error:  # at most once, or its time was up
+        _log.debug("the job %s is not given back: %s", taken.job.id, error)

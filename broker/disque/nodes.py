@@ -1,0 +1,99 @@
+"""The nodes of the cluster, as Disque's clients see them: brokers that serve RESP."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from qbus.config import Address
+from qbus.jobs import node_name
+
+from ..metadata.image import BrokerInfo
+
+PRIORITY: Final = 1
+LEAVING_PRIORITY: Final = 100
+
+
+class Node(NamedTuple):
+    """A node: broker ``id``, its 40 digits, its address, and whether it is about to leave."""
+
+    id: int
+    name: str
+    address: Address
+    is_leaving: bool = False
+    is_myself: bool = False
+
+    @property
+    def priority(self) -> int:
+        """Which nodes clients should prefer: those with the lowest."""
+        return LEAVING_PRIORITY if self.is_leaving else PRIORITY
+
+
+class Metadata(Protocol):
+    """What is known of the live brokers."""
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerInfo]:
+        """The live brokers, by id."""
+
+
+class Nodes:
+    """The live nodes. ``leaving``: the names of those that said so, see CLUSTER LEAVING."""
+
+    def __init__(self, cluster_id: str, node_id: int, address: Address, metadata: Metadata) -> None:
+        """``address``: where clients reach this node."""
+        self._cluster_id = cluster_id
+        self._node_id = node_id
+        self._address = address
+        self._metadata = metadata
+        self._names: dict[int, str] = {}
+        self.name = self.name_of(node_id)
+        self.leaving: set[str] = set()
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether this node is about to leave."""
+        return self.name in self.leaving
+
+    def name_of(self, broker: int) -> str:
+        """The 40 digits of a broker, live or not."""
+        name = self._names.get(broker)
+        if name is None:
+            name = self._names[broker] = node_name(self._cluster_id, broker)
+        return name
+
+    def all(self) -> list[Node]:
+        """Every live node, this one first."""
+        return [self._myself(), *self.others()]
+
+    def others(self) -> Iterable[Node]:
+        """Every other live node."""
+        for broker in self._metadata.brokers.values():
+            if broker.id != self._node_id and broker.disque is not None:
+                yield self._node(broker.id, broker.disque)
+
+    def find(self, broker: int) -> Node | None:
+        """A live node by its broker's id."""
+        if broker == self._node_id:
+            return self._myself()
+        known = self._metadata.brokers.get(broker)
+        if known is None or known.disque is None:
+            return None
+        return self._node(broker, known.disque)
+
+    @property
+    def size(self) -> int:
+        """How many brokers live, whether they serve RESP or not: all hold replicas."""
+        return max(len(self._metadata.brokers), 1)
+
+    @property
+    def usual_replicas(self) -> int:
+        """On how many nodes a job is to be if nobody says."""
+        return min(3, self.size)
+
+    def _myself(self) -> Node:
+        return self._node(self._node_id, self._address)._replace(is_myself=True)
+
+    def _node(self, broker: int, address: Address) -> Node:
+        name = self.name_of(broker)
+        known = self._metadata.brokers.get(broker)
+        stops = known is not None and known.is_stopping
+        return Node(broker, name, address, stops or name in self.leaving)

@@ -1,0 +1,161 @@
+"""Commands to other nodes: what is not led here is asked of the node that leads it."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol, cast
+
+from qbus.config import Address
+
+from . import resp
+from .errors import CommandError
+
+_CONNECT_S: Final = 5.0
+_READ_BYTES: Final = 256 * 1024
+
+Reply = bytes | int | list[Any] | None
+
+
+class NodeUnavailableError(Exception):
+    """Another node cannot be reached, or did not answer; what it was asked may be done or not."""
+
+
+class _ReplyReader(Protocol):
+    """hiredis, as far as it is needed."""
+
+    def feed(self, data: bytes, /) -> None: ...
+
+    def gets(self) -> Any: ...
+
+
+def _reply_reader() -> _ReplyReader:
+    import hiredis  # noqa: PLC0415 - which a broker that is alone need not load
+
+    return cast(
+        "_ReplyReader",
+        hiredis.Reader(protocolError=NodeUnavailableError, replyError=CommandError),
+    )
+
+
+class PeerConnection:
+    """A connection to another node; commands are answered in their order."""
+
+    def __init__(self, address: Address, password: str) -> None:
+        self._address = address
+        self._password = password
+        self._writer: asyncio.StreamWriter | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._opening = asyncio.Lock()
+
+    async def call(self, arguments: Sequence[bytes | str | int], timeout_s: float) -> Reply:
+        """The reply to a command.
+
+        Raises CommandError for an error reply, NodeUnavailableError.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                future = await self._send(arguments)
+                reply: Reply = await future
+        except TimeoutError:
+            self.close()
+            raise NodeUnavailableError(f"{self._address} did not answer in time") from None
+        except OSError as error:
+            self.close()
+            raise NodeUnavailableError(f"{self._address}: {error}") from error
+        except asyncio.CancelledError:
+            self.close()  # the reply would be taken for that of the next command
+            raise
+        return reply
+
+    def close(self) -> None:
+        """Close the connection; the next command opens it again."""
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+        self._lost(f"the connection to {self._address} was closed")
+
+    async def _send(self, arguments: Sequence[bytes | str | int]) -> asyncio.Future[Any]:
+        async with self._opening:
+            if self._writer is None:
+                await self._open()
+            return self._write(arguments)
+
+    def _write(self, arguments: Sequence[bytes | str | int]) -> asyncio.Future[Any]:
+        writer = self._writer
+        if writer is None:
+            raise NodeUnavailableError(f"the connection to {self._address} was closed")
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        writer.write(resp.command(arguments))
+        return future
+
+    async def _open(self) -> None:
+        async with asyncio.timeout(_CONNECT_S):
+            reader, self._writer = await asyncio.open_connection(*self._address)
+        self._reading = asyncio.create_task(self._read(reader))
+        if self._password:
+            await self._write(["AUTH", self._password])
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        replies, why = _reply_reader(), "closed the connection"
+        try:
+            while data := await reader.read(_READ_BYTES):
+                replies.feed(data)
+                while (reply := replies.gets()) is not False:
+                    self._answer(reply)
+        except (OSError, NodeUnavailableError) as error:
+            why = str(error)
+        self._reading = None
+        self._lost(f"{self._address} {why}")
+
+    def _answer(self, reply: Any) -> None:
+        if not self._waiting:
+            raise NodeUnavailableError("it answers what it was not asked")
+        future = self._waiting.popleft()
+        if future.done():
+            return
+        if isinstance(reply, CommandError):
+            future.set_exception(reply)
+        else:
+            future.set_result(reply)
+
+    def _lost(self, why: str) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with suppress(OSError, RuntimeError):
+                writer.close()
+        waiting, self._waiting = self._waiting, deque()
+        for future in waiting:
+            if not future.done():
+                future.set_exception(NodeUnavailableError(why))
+
+
+class Peers:
+    """The connections to all other nodes: one for quick commands, one for each that waits."""
+
+    def __init__(self, password: str, timeout_s: float) -> None:
+        self._password = password
+        self._timeout_s = timeout_s
+        self._connections: dict[Address, PeerConnection] = {}
+
+    async def call(self, address: Address, *arguments: bytes | str | int) -> Reply:
+        """The reply to a command that is answered at once.
+
+        Raises CommandError for an error reply, NodeUnavailableError.
+        """
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = self._connections[address] = self.connect(address)
+        return await connection.call(arguments, self._timeout_s)
+
+    def connect(self, address: Address) -> PeerConnection:
+        """A connection of one's own, for commands that wait; it is opened by the first one."""
+        return PeerConnection(address, self._password)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()

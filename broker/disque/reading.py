@@ -1,0 +1,97 @@
+"""Records of a partition's log, for those who look at jobs without taking them. For threads."""
+
+from typing import Final
+
+from qbus.delay import DELAYED_OFFSET, DELIVER_AT
+from qbus.errors import ApiError, CorruptBatch, ErrorCode
+from qbus.jobs import JobOptions
+from qbus.records import ConsumerRecord, iter_batches
+from qbus.records.consume import decode_records
+
+from ..log import Log
+
+READ_BYTES: Final = 1 << 20
+_MOST_SEARCHED: Final = 64 << 20  # bytes that are searched for one record
+
+
+def read_some(
+    log: Log, topic: str, partition: int, offset: int, end: int, size: int = READ_BYTES
+) -> tuple[list[ConsumerRecord], int]:
+    """Records from ``offset`` on and before ``end``, of about ``size`` bytes, and where they end.
+
+    Without hidden batches and control records, so there may be none before that. Where the log
+    starts later, from there on. Raises ApiError.
+    """
+    offset = max(offset, log.log_start_offset)
+    if offset >= end:
+        return [], offset
+    found = log.read(offset, size, end, wait=True)
+    if found is None:
+        return [], end
+    records: list[ConsumerRecord] = []
+    with found:
+        if found.needs_verification:
+            found.verify()
+        try:
+            data = found.read()
+            for header, batch in iter_batches(data):
+                if not (header.is_control or header.is_hidden):
+                    records += decode_records(batch, header, topic, partition, offset)
+        except OSError as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except CorruptBatch as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        return records, found.next_offset
+
+
+def read_one(log: Log, topic: str, partition: int, offset: int, end: int) -> ConsumerRecord | None:
+    """The record at ``offset``, if there is one. Raises ApiError."""
+    if not log.log_start_offset <= offset < end:
+        return None
+    records, _ = read_some(log, topic, partition, offset, end, 1)
+    return records[0] if records and records[0].offset == offset else None
+
+
+def find_delivered(
+    log: Log, topic: str, partition: int, original_offset: int, due_ms: int, end: int
+) -> ConsumerRecord | None:
+    """The record that was delayed, told ``original_offset``, and delivered at ``due_ms`` or later.
+
+    One that was rescheduled to an earlier time is not found. Raises ApiError.
+    """
+    first = log.offset_for_timestamp(due_ms)
+    offset, searched, wanted = (
+        0 if first is None else first.offset,
+        0,
+        str(original_offset).encode(),
+    )
+    while first is not None and offset < end and searched < _MOST_SEARCHED:
+        records, offset = read_some(log, topic, partition, offset, end)
+        searched += READ_BYTES
+        for record in records:
+            if original_of(record.headers) == wanted:
+                return record
+    return None
+
+
+def original_of(headers: tuple[tuple[str, bytes | None], ...]) -> bytes | None:
+    """The offset that a delivered record was told first, as text; None: it was not delayed."""
+    for name, value in headers:
+        if name == DELAYED_OFFSET:
+            return value
+    return None
+
+
+def due_ms(timestamp: int, headers: tuple[tuple[str, bytes | None], ...]) -> int:
+    """When a record was to be due first; ``timestamp`` is its own, which may be later."""
+    for name, value in headers:
+        if name == DELIVER_AT and value is not None and value.isdigit():
+            return int(value)
+    return timestamp
+
+
+def created_ms(
+    timestamp: int, headers: tuple[tuple[str, bytes | None], ...], options: JobOptions
+) -> int:
+    """When a job was added, in milliseconds since the Unix epoch."""
+    return due_ms(timestamp, headers) - 1000 * options.delay if options.delay else timestamp

@@ -1,0 +1,282 @@
+"""Looking at jobs and queues without taking any: SHOW, QPEEK, QSCAN, JSCAN.
+
+A cursor of JSCAN has a partition in its upper 20 bits, and an offset below. A partition's number is
+made of its topic's id and its index, so that it stays while others come and go.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final
+from zlib import crc32
+
+from qbus.jobs import GROUP, JobOptions, queue_of, read_options
+from qbus.records import ConsumerRecord
+
+from ..queues import RecordState, RecordStatus
+from . import resp
+from .errors import CommandError
+from .finding import Found
+from .job_queue import JobQueue, Part, id_of
+from .options import MOST_JOBS, ScanOptions
+from .queues import SETTINGS
+from .reading import created_ms, read_one, read_some
+from .resp import Encoded, Value
+from .service import DisqueService
+
+_OFFSET_BITS: Final = 44
+_OFFSETS: Final = (1 << _OFFSET_BITS) - 1
+_NUMBERS: Final = 1 << 20
+_PEEK_BYTES: Final = 256 * 1024
+_MOST_PEEKED_BYTES: Final = 64 << 20
+_BUSY_JOBS: Final = 1_000_000
+_NANOSECONDS: Final = 1_000_000  # in a millisecond
+
+
+class Looker:
+    """Looks at jobs of the partitions that are led here."""
+
+    def __init__(self, service: DisqueService) -> None:
+        self._service = service
+
+    # One job
+
+    async def show(self, found: Found) -> Value:
+        """What SHOW says of a job; None: it is not there any more. Raises ApiError."""
+        place, partition = found.place, found.partition
+        if found.offset is None:
+            return self._show_held(found)
+        record = await asyncio.to_thread(
+            read_one,
+            partition.log,
+            place.topic.name,
+            partition.index,
+            found.offset,
+            partition.high_watermark,
+        )
+        state = found.queue.state_of(found.offset)
+        if record is None or state.status is RecordStatus.UNKNOWN:
+            return None
+        name = queue_of(place.topic.name)
+        return self._described(name, place.job.text, record, state)
+
+    def _show_held(self, found: Found) -> Value:
+        held = found.held
+        if held is None:
+            return None
+        options = _options(held.headers)
+        left = max(held.due - self._service.clock.time_ms(), 0)
+        created = created_ms(held.due, held.headers, options)
+        return self._fields(
+            queue_of(found.place.topic.name),
+            found.place.job.text,
+            "active",
+            options,
+            created,
+            RecordState(RecordStatus.ACTIVE, left_ms=left),
+            held.value,
+        )
+
+    def _described(
+        self, queue: bytes, text: str, record: ConsumerRecord, state: RecordState
+    ) -> Value:
+        options = _options(record.headers)
+        created = created_ms(record.timestamp, record.headers, options)
+        if options.ttl is not None and self._left_s(created, options) <= 0:
+            return None
+        return self._fields(queue, text, state.status.value, options, created, state, record.value)
+
+    def _fields(
+        self,
+        queue: bytes,
+        text: str,
+        state: str,
+        options: JobOptions,
+        created_ms: int,
+        known: RecordState,
+        body: bytes | None,
+    ) -> Value:
+        left = None if known.left_ms < 0 else known.left_ms
+        nodes: list[Value] = [self._service.nodes.name]
+        return [
+            *("id", text, "queue", queue, "state", state, "repl", options.replicate),
+            *("ttl", self._left_s(created_ms, options), "ctime", created_ms * _NANOSECONDS),
+            *("delay", options.delay, "retry", options.retry),
+            *("nacks", known.nacks, "additional-deliveries", known.timeouts),
+            *("nodes-delivered", nodes, "nodes-confirmed", []),
+            *("next-requeue-within", left, "next-awake-within", left),
+            *("body", body or b""),
+        ]
+
+    def _left_s(self, created_ms: int, options: JobOptions) -> int:
+        if options.ttl is None:
+            return (1 << 31) - 1
+        now_ms = self._service.clock.time_ms()
+        return max((created_ms + 1000 * options.ttl - now_ms) // 1000, 0)
+
+    # Queues
+
+    async def peek(self, queue: JobQueue, count: int) -> Value:
+        """The oldest jobs that wait to be given out, or with a negative count the newest ones."""
+        most = min(abs(count), MOST_JOBS)
+        jobs: list[Value] = []
+        for part in queue.parts:
+            if len(jobs) >= most:
+                break
+            find = self._newest if count < 0 else self._oldest
+            records = await find(part, most - len(jobs))
+            jobs += [[queue.name, self._id(part, one), one.value or b""] for one in records]
+        return jobs
+
+    async def _oldest(self, part: Part, most: int) -> list[ConsumerRecord]:
+        offset, end, size = self._start(part), part.partition.high_watermark, 0
+        found: list[ConsumerRecord] = []
+        while offset < end and len(found) < most and size < _MOST_PEEKED_BYTES:
+            records, offset = await _read(part, offset, end)
+            size += _PEEK_BYTES
+            found += [record for record in records if _is_queued(part, record)]
+        return found[:most]
+
+    async def _newest(self, part: Part, most: int) -> list[ConsumerRecord]:
+        start, end, width = self._start(part), part.partition.high_watermark, 2 * most
+        found: list[ConsumerRecord] = []
+        while end > start and len(found) < most:
+            begin = offset = max(end - width, start)
+            several: list[ConsumerRecord] = []
+            while offset < end:
+                records, offset = await _read(part, offset, end)
+                several += [record for record in records if record.offset >= begin]
+            found += [record for record in reversed(several) if _is_queued(part, record)]
+            end, width = begin, 4 * width
+        return found[:most]
+
+    def _start(self, part: Part) -> int:
+        """The offset before which all is done."""
+        known = self._service.share_queues.describe(part.partition, GROUP)
+        return 0 if known is None else known.start_offset
+
+    def _id(self, part: Part, record: ConsumerRecord) -> str:
+        return id_of(
+            part.topic_id,
+            part.partition.index,
+            record.offset,
+            record.timestamp,
+            record.headers,
+            _options(record.headers),
+        )
+
+    def scan_queues(self, options: ScanOptions) -> Value:
+        """The names of queues, and the cursor to go on with."""
+        queues = sorted(
+            ((crc32(one.name), one) for one in self._service.local_queues()),
+            key=lambda pair: (pair[0], pair[1].name),
+        )
+        most = len(queues) if options.is_busy else max(options.count, 1)
+        found: list[Value] = []
+        looked_at, before = 0, -1
+        for number, queue in queues:
+            if number < options.cursor:
+                continue
+            # Those with the same number come together, for it is all that a cursor has.
+            is_enough = len(found) >= most or looked_at >= 10 * most
+            if is_enough and number != before:
+                return [str(number), found]
+            looked_at, before = looked_at + 1, number
+            if _matches(queue, options):
+                found.append(queue.name)
+        return ["0", found]
+
+    async def scan_jobs(self, options: ScanOptions) -> Value:
+        """Jobs that are not done, and the cursor to go on with. Raises CommandError, ApiError."""
+        most = _BUSY_JOBS if options.is_busy else min(max(options.count, 1), MOST_JOBS)
+        number, offset = options.cursor >> _OFFSET_BITS, options.cursor & _OFFSETS
+        found: list[Value] = []
+        for at, queue, part in self._numbered(options.queue):
+            if at < number:
+                continue
+            begin = offset if at == number else 0
+            next_offset = await self._scan(queue, part, begin, options, most, found)
+            if next_offset is not None:
+                if options.is_busy:
+                    raise CommandError("ERR there are too many jobs for BUSYLOOP")
+                return [str(at << _OFFSET_BITS | next_offset), found]
+        return ["0", found]
+
+    def _numbered(self, name: bytes | None) -> list[tuple[int, JobQueue, Part]]:
+        """The partitions that are led here in the order of their numbers, from 1 on."""
+        if name is None:
+            queues: Iterable[JobQueue] = self._service.local_queues()
+        else:
+            known = self._service.find_queue(name)
+            queues = [] if known is None else [known]
+        taken: dict[int, tuple[JobQueue, Part]] = {}
+        for queue in sorted(queues, key=lambda one: one.topic):
+            for part in queue.parts:
+                index = part.partition.index
+                number = crc32(part.topic_id + index.to_bytes(4, "big")) % _NUMBERS or 1
+                while number in taken:
+                    number += 1
+                taken[number] = (queue, part)
+        return [(number, *taken[number]) for number in sorted(taken)]
+
+    async def _scan(
+        self,
+        queue: JobQueue,
+        part: Part,
+        begin: int,
+        options: ScanOptions,
+        most: int,
+        found: list[Value],
+    ) -> int | None:
+        """Add jobs of a partition from ``begin`` on; where to go on, if there may be more."""
+        partition, offset = part.partition, max(begin, self._start(part))
+        while offset < partition.high_watermark:
+            if len(found) >= most:
+                return offset
+            records, offset = await _read(part, offset, partition.high_watermark)
+            for record in records:
+                if len(found) >= most:
+                    return record.offset
+                job = self._scanned(queue, part, record, options)
+                if job is not None:
+                    found.append(job)
+        return None
+
+    def _scanned(
+        self, queue: JobQueue, part: Part, record: ConsumerRecord, options: ScanOptions
+    ) -> Value:
+        state = part.queue.state_of(record.offset)
+        name = state.status.value
+        wanted = name in options.states if options.states else name != "acked"
+        if not wanted or state.status is RecordStatus.UNKNOWN:
+            return None
+        text = self._id(part, record)
+        described = self._described(queue.name, text, record, state)
+        if described is None:
+            return None
+        return described if options.is_whole else Encoded(resp.simple(text))
+
+
+def _options(headers: Sequence[tuple[str, bytes | None]]) -> JobOptions:
+    return read_options(headers, SETTINGS.lock_ms // 1000)
+
+
+def _matches(queue: JobQueue, options: ScanOptions) -> bool:
+    if options.import_rate > 0:
+        return False
+    if options.least < 0 and options.most < 0:
+        return True
+    length = queue.length
+    return (options.least < 0 or length >= options.least) and (
+        options.most < 0 or length <= options.most
+    )
+
+
+def _is_queued(part: Part, record: ConsumerRecord) -> bool:
+    return part.queue.state_of(record.offset).status is RecordStatus.QUEUED
+
+
+async def _read(part: Part, offset: int, end: int) -> tuple[list[ConsumerRecord], int]:
+    partition = part.partition
+    return await asyncio.to_thread(
+        read_some, partition.log, partition.topic, partition.index, offset, end, _PEEK_BYTES
+    )

@@ -1,0 +1,460 @@
+"""The queues of jobs of one node, and what it has of other nodes."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol
+
+from qbus.clock import Clock
+from qbus.config import TOPIC_CONFIG, Address, BrokerConfig, TopicConfig
+from qbus.errors import ApiError, ErrorCode
+from qbus.jobs import GROUP, queue_of, topic_of
+
+from ..controller import NewTopic
+from ..controller.controller import ConfigChange
+from ..metadata.cache import Subscriber
+from ..metadata.image import (
+    BrokerInfo,
+    BrokersChanged,
+    Event,
+    Topic,
+    TopicConfigChanged,
+    TopicDeleted,
+)
+from ..partition.partition import Partition, PartitionListener
+from .adding import Adder, Delays
+from .errors import CommandError
+from .finding import DeliveredJobs, Finder, HeldRecords, Place, Topics
+from .job_queue import Job, JobQueue, Part, TakenJob, give_back
+from .nodes import Node, Nodes
+from .peers import NodeUnavailableError, Peers, Reply
+from .queues import SETTINGS, Queues
+
+_log = logging.getLogger(__name__)
+
+IDLE_S: Final = 300.0
+"""How long a queue without a topic, without jobs and without clients is kept in memory."""
+
+_PEER_TIMEOUT_S: Final = 10.0
+_REMOTE_WAIT_MS: Final = 30_000
+_RETRY_S: Final = 0.5
+_LED_WITHIN_S: Final = 10.0
+_POLL_S: Final = 0.01
+
+
+class Metadata(Protocol):
+    """What is known of the cluster."""
+
+    topics: Mapping[str, Topic]
+    topics_by_id: Mapping[bytes, Topic]
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerInfo]:
+        """The live brokers, by id."""
+
+    def topic_config(self, topic: Topic) -> TopicConfig:
+        """The effective configuration of a topic."""
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Call ``subscriber`` with all events from now on."""
+
+
+class Controller(Protocol):
+    """Creates topics, and changes their configuration."""
+
+    async def create_topics(self, topics: Sequence[NewTopic]) -> Sequence[Any]:
+        """Create topics; the plan or the error of each."""
+
+    async def alter_topic_configs(
+        self, changes: Sequence[ConfigChange]
+    ) -> Sequence[ApiError | None]:
+        """Alter configurations; the error of each, if any."""
+
+    async def delete_topics(self, names: Sequence[str]) -> Sequence[Any]:
+        """Delete topics; the error of each, if any."""
+
+
+class Partitions(Protocol):
+    """The partitions that this broker holds."""
+
+    def get_partition(self, topic: str | bytes, index: int) -> Partition | None:
+        """One partition, if it is here."""
+
+    def leader_of(self, topic: str | bytes, index: int) -> Partition:
+        """One partition that is led here. Raises ApiError."""
+
+
+class DelayedRecords(Delays, HeldRecords, Protocol):
+    """Takes, finds and lists delayed records."""
+
+
+class Clients(Protocol):
+    """Who is connected."""
+
+    @property
+    def connections(self) -> int:
+        """Number of connected clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The parts of the broker that jobs stand on."""
+
+    metadata: Metadata
+    partitions: Partitions
+    queues: Queues
+    delays: DelayedRecords
+    controller: Controller
+
+
+class DisqueService(PartitionListener):
+    """What the commands of all clients work on."""
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, cluster_id: str, address: Address, world: World
+    ) -> None:
+        """``address``: where clients reach this node."""
+        self.config = config
+        self.clock = clock
+        self.metadata = metadata = world.metadata
+        self.partitions = partitions = world.partitions
+        self.share_queues = queues = world.queues
+        self.delays = delays = world.delays
+        self.controller = world.controller
+        self.address = address
+        self.nodes = Nodes(cluster_id, config.node_id, address, metadata)
+        self.password: str = config.disque_requirepass or ""
+        self.peers = Peers(self.password, _PEER_TIMEOUT_S)
+        self.adder = Adder(delays, clock.time_ms)
+        self.delivered = DeliveredJobs()
+        self.finder = Finder(queues, delays, self.delivered, partitions.leader_of)
+        self._topics = Topics(metadata.topics)
+        self._queues: dict[bytes, JobQueue] = {}
+        self._creating: dict[str, asyncio.Future[None]] = {}
+        self._remote: dict[tuple[bytes, int], asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._loop = asyncio.get_running_loop()
+        self.is_draining = False
+        self.clients: Clients | None = None
+        metadata.subscribe(self._on_events)
+
+    def drain(self) -> None:
+        """Answer the clients that wait, now and from now on."""
+        self.is_draining = True
+        for queue in self._queues.values():
+            queue.close()
+
+    def close(self) -> None:
+        """Stop everything, and close the connections to other nodes."""
+        self.drain()
+        for task in [*self._tasks, *self._remote.values()]:
+            task.cancel()
+        self.peers.close()
+
+    def run(self, work: Any) -> None:
+        """Run a coroutine beside everything else; what it fails with is logged."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_end)
+
+    def _on_task_end(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a task of the queues of jobs failed", exc_info=error)
+
+    # Queues
+
+    def find_queue(self, name: bytes) -> JobQueue | None:
+        """A queue, if there is one: a topic, or one that clients wait for."""
+        queue = self._queues.get(name)
+        if queue is None and self.topic_name(name) in self.metadata.topics:
+            queue = self.need_queue(name)
+        return queue
+
+    def need_queue(self, name: bytes) -> JobQueue:
+        """A queue; its topic need not be there. Raises CommandError for a name that is none."""
+        queue = self._queues.get(name)
+        if queue is None:
+            topic = self.topic_name(name)
+            queue = self._queues[name] = JobQueue(
+                name, topic, self._loop.time, self.delivered, self._ask_others
+            )
+            known = self.metadata.topics.get(topic)
+            if known is not None:
+                queue.pause = self.metadata.topic_config(known).qbus_queue_pause
+            self._refresh(queue)
+        return queue
+
+    def known_queues(self) -> list[JobQueue]:
+        """The queues that were used since the start. For any thread."""
+        return list(self._queues.values())
+
+    def local_queues(self) -> list[JobQueue]:
+        """The queues that this node has partitions of, or that its clients wait for."""
+        for topic in self.metadata.topics.values():
+            name = queue_of(topic.name)
+            if name not in self._queues and self._is_queue(topic):
+                self.need_queue(name)
+        return [
+            queue
+            for queue in list(self._queues.values())
+            if queue.blocked or queue.topic in self.metadata.topics
+        ]
+
+    def _is_queue(self, topic: Topic) -> bool:
+        """Whether jobs of a topic were taken, or added, on partitions that are led here."""
+        for index in range(len(topic.partitions)):
+            partition = self.partitions.get_partition(topic.name, index)
+            is_led = partition is not None and partition.is_leader
+            if partition is not None and is_led and GROUP in self.share_queues.groups(partition):
+                return True
+        return False
+
+    def topic_name(self, name: bytes) -> str:
+        """The topic that a queue is. Raises CommandError."""
+        try:
+            return topic_of(name)
+        except ValueError as error:
+            raise CommandError(f"ERR {error}") from None
+
+    def topic(self, queue: JobQueue) -> Topic | None:
+        """The topic that a queue is, if it is there."""
+        return self.metadata.topics.get(queue.topic)
+
+    async def create_topic(self, queue: JobQueue, replicas: int) -> None:
+        """Create the topic that a queue is, and wait until its partitions are led.
+
+        ``replicas``: as many as that at least, if there are so many brokers. Raises CommandError.
+        """
+        creating = self._creating.get(queue.topic)
+        if creating is None:
+            creating = asyncio.ensure_future(self._create(queue, replicas))
+            self._creating[queue.topic] = creating
+            creating.add_done_callback(lambda _: self._creating.pop(queue.topic, None))
+        await asyncio.shield(creating)
+
+    async def _create(self, queue: JobQueue, replicas: int) -> None:
+        config: dict[str, str | None] = {"qbus.delay.enable": "true"}
+        if "qbus.queue.retention" in TOPIC_CONFIG:
+            config["qbus.queue.retention"] = "acknowledged"
+        count = min(max(replicas, self.nodes.usual_replicas), self.nodes.size)
+        new = NewTopic(queue.topic, self.nodes.size, count, config=config)
+        (outcome,) = await self.controller.create_topics([new])
+        if isinstance(outcome, ApiError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise CommandError(f"ERR the queue cannot be created: {outcome}")
+        end = self._loop.time() + _LED_WITHIN_S
+        while self._loop.time() < end:
+            self._refresh(queue)
+            topic = self.topic(queue)
+            if queue.parts or (topic is not None and self._leaders(topic)):
+                return
+            await asyncio.sleep(_POLL_S)
+        raise CommandError("ERR the queue has no leader yet, try again")
+
+    def _refresh(self, queue: JobQueue) -> None:
+        """Let a queue know which of its partitions are led here."""
+        topic = self.topic(queue)
+        before = {part.queue for part in queue.parts}
+        queue.parts = [] if topic is None else list(self._parts(topic))
+        for part in queue.parts:
+            if part.queue not in before:
+                self.run(self._start(queue, part))
+
+    async def _start(self, queue: JobQueue, part: Part) -> None:
+        """Have the group begin in a partition."""
+        try:
+            await part.queue.started()
+        except ApiError as error:
+            _log.debug("the queue of %s has not begun: %s", part.partition, error)
+            return
+        queue.look()
+
+    def _parts(self, topic: Topic) -> Iterable[Part]:
+        for index in range(len(topic.partitions)):
+            partition = self.partitions.get_partition(topic.name, index)
+            if partition is None or not partition.is_leader:
+                continue
+            try:
+                yield Part(topic.id, partition, self.share_queues.queue(partition, GROUP, SETTINGS))
+            except ApiError as error:
+                _log.warning("the queue of %s cannot be used: %s", partition, error)
+
+    # What happens to partitions and topics
+
+    def leading(self, partition: Partition, leader_epoch: int) -> None:  # noqa: ARG002
+        """See :class:`PartitionListener`."""
+        self._refresh_soon(partition)
+
+    def stepping_down(self, partition: Partition, code: ErrorCode) -> None:  # noqa: ARG002
+        """See :class:`PartitionListener`."""
+        self._refresh_soon(partition)
+
+    def closed(self, partition: Partition) -> None:
+        """See :class:`PartitionListener`."""
+        self._refresh_soon(partition)
+
+    def _refresh_soon(self, partition: Partition) -> None:
+        queue = self._queues.get(queue_of(partition.topic))
+        if queue is not None:
+            self._loop.call_soon(self._refresh, queue)
+
+    def _on_events(self, events: Sequence[Event]) -> None:
+        self._topics.changed(events)
+        for event in events:
+            if isinstance(event, BrokersChanged):
+                self._forget_dead_nodes()
+            elif isinstance(event, TopicConfigChanged):
+                queue = self._queues.get(queue_of(event.topic.name))
+                if queue is not None:
+                    queue.set_pause(self.metadata.topic_config(event.topic).qbus_queue_pause)
+            elif isinstance(event, TopicDeleted):
+                queue = self._queues.get(queue_of(event.topic.name))
+                if queue is not None:
+                    self._loop.call_soon(self._refresh, queue)
+        for queue in list(self._queues.values()):
+            if queue.blocked:
+                self._ask_others(queue)
+
+    def _forget_dead_nodes(self) -> None:
+        live = {node.name for node in self.nodes.all()}
+        self.nodes.leaving &= live
+
+    def forget_idle_queues(self) -> None:
+        """Drop what is kept of queues that are no topics any more, or never were."""
+        now = self._loop.time()
+        for name, queue in list(self._queues.items()):
+            is_used = queue.blocked or queue.topic in self.metadata.topics
+            if not is_used and queue.pause == "none" and now - queue.used_at > IDLE_S:
+                del self._queues[name]
+
+    # Other nodes
+
+    def place(self, text: bytes) -> Place | None:
+        """Where a job is, by its id; None: in no partition that there is."""
+        return self._topics.place(text, self.metadata.topics_by_id)
+
+    def _leaders(self, topic: Topic) -> list[Node]:
+        """The nodes that lead partitions of a topic, but for this one."""
+        ids = dict.fromkeys(info.leader for info in topic.partitions)
+        found = [self.nodes.find(broker) for broker in ids if broker != self.config.node_id]
+        return [node for node in found if node is not None]
+
+    def others_with(self, queue: JobQueue) -> list[Node]:
+        """The other nodes that lead partitions of a queue."""
+        topic = self.topic(queue)
+        return [] if topic is None else self._leaders(topic)
+
+    async def ask(self, node: Node, *arguments: bytes | str | int) -> Reply:
+        """A command that another node is to answer from what it has itself. Raises CommandError."""
+        try:
+            return await self.peers.call(node.address, "QBUS.LOCAL", *arguments)
+        except NodeUnavailableError as error:
+            raise CommandError(f"ERR node {node.name[:8]} cannot be asked: {error}") from error
+
+    async def take_elsewhere(self, queues: Sequence[JobQueue], most: int) -> list[TakenJob]:
+        """Jobs of some queues that other nodes have now, from the first node that has any."""
+        names: dict[Node, list[bytes]] = {}
+        for queue in queues:
+            if not queue.is_paused_out:
+                for node in self.others_with(queue):
+                    names.setdefault(node, []).append(queue.name)
+        for node, wanted in names.items():
+            try:
+                reply = await self.ask(
+                    node, "GETJOB", "NOHANG", "COUNT", most, "WITHCOUNTERS", "FROM", *wanted
+                )
+            except CommandError as error:
+                _log.debug("no jobs from node %s: %s", node.name, error)
+                continue
+            if taken := jobs_of(reply, node.address):
+                return taken
+        return []
+
+    def _ask_others(self, queue: JobQueue) -> None:
+        """Wait at the other nodes that lead partitions of a queue, while a client waits here."""
+        if self.is_draining:
+            return
+        for node in self.others_with(queue):
+            key = (queue.name, node.id)
+            if key not in self._remote:
+                task = asyncio.ensure_future(self._wait_elsewhere(queue, node))
+                self._remote[key] = task
+                task.add_done_callback(partial(self._on_wait_end, key))
+
+    def _on_wait_end(self, key: tuple[bytes, int], task: asyncio.Task[None]) -> None:
+        self._remote.pop(key, None)
+        self._on_task_end(task)
+
+    async def _wait_elsewhere(self, queue: JobQueue, node: Node) -> None:
+        connection = self.peers.connect(node.address)
+        try:
+            while queue.blocked and not queue.is_paused_out and node in self.others_with(queue):
+                try:
+                    reply = await connection.call(
+                        [
+                            *("QBUS.LOCAL", "GETJOB", "TIMEOUT", _REMOTE_WAIT_MS, "WITHCOUNTERS"),
+                            *("COUNT", min(queue.blocked, 100), "FROM", queue.name),
+                        ],
+                        _REMOTE_WAIT_MS / 1000 + _PEER_TIMEOUT_S,
+                    )
+                except (NodeUnavailableError, CommandError) as error:
+                    _log.debug("no jobs from node %s: %s", node.name, error)
+                    await asyncio.sleep(_RETRY_S)
+                    continue
+                for taken in jobs_of(reply, node.address):
+                    if not queue.give_from_elsewhere(taken):
+                        await self.give_back(taken)
+        finally:
+            connection.close()
+
+    async def give_back(self, taken: TakenJob) -> None:
+        """Let somebody else have a job whose client is gone."""
+        if taken.node is None:
+            await give_back(taken)
+            return
+        try:
+            await self.peers.call(taken.node, "QBUS.LOCAL", "QBUS.RELEASE", taken.job.id)
+        except (NodeUnavailableError, CommandError) as error:
+            _log.debug("the job %s is not given back: %s", taken.job.id, error)
+
+    async def tell_others(self, *arguments: bytes | str | int) -> None:
+        """Send a command to all other nodes, and do not mind those that cannot be reached."""
+
+        async def tell(node: Node) -> None:
+            try:
+                await self.ask(node, *arguments)
+            except CommandError as error:
+                _log.warning("node %s was not told: %s", node.name, error)
+
+        await asyncio.gather(*map(tell, self.nodes.others()))
+
+    async def set_pause(self, queue: JobQueue, pause: str) -> None:
+        """Pause a queue on all nodes, and for good: its topic's setting. Raises CommandError."""
+        if self.topic(queue) is None:
+            return
+
+        def edited(config: Mapping[str, str]) -> dict[str, str]:
+            rest = {name: text for name, text in config.items() if name != "qbus.queue.pause"}
+            return rest if pause == "none" else {**rest, "qbus.queue.pause": pause}
+
+        (error,) = await self.controller.alter_topic_configs([ConfigChange(queue.topic, edited)])
+        if error is not None:
+            raise CommandError(f"ERR the queue cannot be paused: {error}")
+
+    async def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete the topics that queues are. Raises CommandError."""
+        for outcome in await self.controller.delete_topics(names):
+            if isinstance(outcome, ApiError):
+                raise CommandError(f"ERR a queue cannot be deleted: {outcome}")
+
+
+def jobs_of(reply: Reply, node: Address) -> list[TakenJob]:
+    """The jobs in another node's reply to GETJOB WITHCOUNTERS."""
+    if not isinstance(reply, list):
+        return []
+    return [
+        TakenJob(Job(queue, text.decode(), body, nacks, again), None, node=node)
+        for queue, text, body, _, nacks, _, again in reply
+    ]
