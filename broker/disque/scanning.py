@@ -54,7 +54,7 @@ class Looker:
             partition.high_watermark,
         )
         state = found.queue.state_of(found.offset)
-        if record is None or state.status is RecordStatus.UNKNOWN:
+        if record is None or state.status in {RecordStatus.UNKNOWN, RecordStatus.ACKED}:
             return None
         name = queue_of(place.topic.name)
         return self._described(name, place.job.text, record, state)

@@ -87,6 +87,7 @@ TABLE: dict[str, list[Step]] = {
         Step(GET, None),
         Step("ACKJOB {0}", 1),
         Step("ACKJOB {0}", 0),
+        Step("SHOW {0}", None),
         Step(GET, None),
     ],
     "addjob takes every option": [

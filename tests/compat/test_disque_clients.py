@@ -1,0 +1,155 @@
+"""Jobs through clients that nobody here wrote: pydisque, redis-py, disqueue-node, spinach.
+
+Each does what a worker does, and says what it saw.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perf.peers.maven import Artifact, Unavailable, fetched
+from tests.support.broker_process import BrokerProcess
+from tests.support.ports import free_port
+
+pytestmark = pytest.mark.compat
+
+_DRIVERS = Path(__file__).parent / "disque" / "drivers"
+_PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Where a broker serves jobs."""
+    found, directory = free_port(), tmp_path_factory.mktemp("broker") / "data"
+    with BrokerProcess(directory, "--disque-listen", f"127.0.0.1:{found}"):
+        yield found
+
+
+def run(command: Sequence[str], env: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What a driver saw."""
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        check=False,
+        timeout=_PATIENCE_S,
+        env={**os.environ, **(env or {})},
+    )
+    assert not done.returncode, done.stderr.decode()
+    seen: dict[str, Any] = json.loads(done.stdout.decode().splitlines()[-1])
+    return seen
+
+
+def test_pydisque(port: int) -> None:
+    pytest.importorskip("pydisque")
+    driver = str(_DRIVERS / "with_pydisque.py")
+    assert run([sys.executable, "-W", "ignore", driver, str(port), "with-pydisque"]) == {
+        "node": 40,
+        "length": 2,
+        "peeked": ["one", "two"],
+        "got": ["with-pydisque", True, "one"],
+        "working": 30,
+        "counters": [["one", 1, 0], ["two", 0, 0]],
+        "shown": "active",
+        "nothing": [],
+        "stat": 3,
+        "dequeued": 1,
+        "enqueued": 1,
+        "paused": "in",
+        "resumed": "none",
+        "scanned": True,
+        "jobs": [],
+    }
+
+
+@pytest.mark.parametrize("protocol", ["2", "3"])
+def test_redis_py_with_raw_commands(port: int, protocol: str) -> None:
+    pytest.importorskip("redis")
+    driver = str(_DRIVERS / "with_redis.py")
+    assert run([sys.executable, driver, str(port), f"with-redis-{protocol}", protocol]) == {
+        "ping": True,
+        "got": True,
+        "acknowledged": 1,
+        "nothing": None,
+        "unknown": True,
+        "error": "wrong number of arguments for 'qlen' command",
+        "pipelined": 100,
+        "in order": True,
+        "all": 100,
+    }
+
+
+def test_disqueue_node(port: int) -> None:
+    for program in ("node", "npm"):
+        if not shutil.which(program):
+            pytest.skip(f"{program} is not installed")
+    packages = _node_packages()
+    if packages is None:
+        pytest.skip("npm cannot fetch disqueue-node")
+    driver = str(_DRIVERS / "with_disqueue.js")
+    env = {"NODE_PATH": str(packages), "NODE_NO_WARNINGS": "1"}
+    assert run(["node", driver, str(port), "with-disqueue"], env) == {
+        "length": 1,
+        "got": ["with-disqueue", True, "one", 0],
+        "working": 30,
+        "nacked": 1,
+        "nacks": 1,
+        "shown": "active",
+        "acknowledged": 1,
+        "dequeued": 1,
+        "enqueued": 1,
+        "fast": 1,
+        "nodes": 40,
+    }
+
+
+def test_spinach(port: int) -> None:
+    try:
+        jars = fetched("spinach-0.2", (Artifact("biz.paluch.redis", "spinach", "0.2"),))
+    except Unavailable as unavailable:
+        pytest.skip(str(unavailable))
+    driver = str(_DRIVERS / "WithSpinach.java")
+    assert run(["java", "-cp", f"{jars}/*", driver, str(port), "with-spinach"]) == {
+        "length": 2,
+        "peeked": "one",
+        "got": [True, "one"],
+        "working": 30,
+        "nacked": 1,
+        "both": 2,
+        "shown": 30,
+        "acknowledged": 2,
+        "scanned": True,
+        "jobs": 0,
+        "nodes": 3,
+        "ping": "PONG",
+    }
+
+
+@cache
+def _node_packages() -> Path | None:
+    """The directory of the installed packages; they stay in the user's cache directory."""
+    wanted = (_DRIVERS / "package.json").read_bytes()
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    target = Path(base) / "qbus" / f"disqueue-{hashlib.sha256(wanted).hexdigest()[:16]}"
+    if not target.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as work:
+            Path(work, "package.json").write_bytes(wanted)
+            npm = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock"]
+            try:
+                subprocess.run(npm, cwd=work, capture_output=True, check=True, timeout=150)
+            except subprocess.SubprocessError:
+                return None
+            # Whole or not at all; of two processes that install at once the first one's stays.
+            if not target.is_dir():
+                Path(work, "node_modules").rename(target)
+    return target
