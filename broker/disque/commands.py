@@ -119,7 +119,7 @@ class JobCommands:
         return self._add_to(queue, part, options)
 
     def _check_replicas(self, options: AddOptions) -> None:
-        if options.replicate is not None and options.replicate > self._service.nodes.size:
+        if options.replicate is not None and options.replicate > self._service.nodes.most_replicas:
             raise CommandError(errors.NO_REPLICAS)
 
     def _check_room(self, queue: JobQueue, options: AddOptions) -> None:

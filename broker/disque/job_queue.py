@@ -7,7 +7,7 @@ others wait stands behind them.
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -37,6 +37,11 @@ class Job(NamedTuple):
     body: bytes
     nacks: int = 0
     additional_deliveries: int = 0
+
+    @property
+    def is_at_most_once(self) -> bool:
+        """Whether it is never given out again, as its id says."""
+        return int(self.id[36:], 16) & 1 == 0
 
 
 class Part(NamedTuple):
@@ -157,6 +162,7 @@ class JobQueue:
         self._parts: list[Part] = []
         self._turn = 0
         self._clients: OrderedDict[BlockedClient, None] = OrderedDict()
+        self._imported: deque[TakenJob] = deque()
         self._waits_for: set[WaitedFor] = set()
         self._ready: dict[WaitedFor, None] = {}
         self._serving: asyncio.Task[None] | None = None
@@ -182,7 +188,7 @@ class JobQueue:
     @property
     def length(self) -> int:
         """How many jobs wait here to be given out."""
-        return sum(part.queue.length for part in self._parts)
+        return sum(part.queue.length for part in self._parts) + len(self._imported)
 
     @property
     def blocked(self) -> int:
@@ -223,6 +229,10 @@ class JobQueue:
         if self._clients or self.is_paused_out:
             return []
         taken: list[TakenJob] = []
+        while self._imported and len(taken) < most:
+            taken.append(self._imported.popleft())
+        if len(taken) == most:
+            return taken
         parts = self._parts
         for number in range(len(parts)):
             part = parts[(self._turn + number) % len(parts)]
@@ -268,6 +278,9 @@ class JobQueue:
     def line_up(self, client: BlockedClient) -> None:
         """A client waits for a job from now on."""
         self._clients[client] = None
+        if self._imported and not self.is_paused_out:
+            client.give(self._imported.popleft())
+            return
         self._wait()
         self._ask_others(self)
 
@@ -288,6 +301,16 @@ class JobQueue:
                 self.note_use()
                 return True
         return False
+
+    def keep(self, taken: TakenJob) -> None:
+        """Keep a job that came from another node for somebody who waits no longer."""
+        self._imported.append(taken)
+
+    def unwanted(self) -> list[TakenJob]:
+        """The jobs that were kept and can be given back: those that may be given out again."""
+        found = [one for one in self._imported if not one.job.is_at_most_once]
+        self._imported = deque(one for one in self._imported if one.job.is_at_most_once)
+        return found
 
     def ready(self, queue: WaitedFor) -> bool:
         """A partition has something: see :class:`qbus.broker.queues.Waiter`."""

@@ -85,9 +85,15 @@ class Nodes:
         return max(len(self._metadata.brokers), 1)
 
     @property
+    def most_replicas(self) -> int:
+        """On how many nodes a job can be: of those on one machine, on one."""
+        brokers = self._metadata.brokers.values()
+        return max(len({broker.machine or broker.id for broker in brokers}), 1)
+
+    @property
     def usual_replicas(self) -> int:
         """On how many nodes a job is to be if nobody says."""
-        return min(3, self.size)
+        return min(3, self.most_replicas)
 
     def _myself(self) -> Node:
         return self._node(self._node_id, self._address)._replace(is_myself=True)

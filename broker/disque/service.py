@@ -40,6 +40,7 @@ IDLE_S: Final = 300.0
 _PEER_TIMEOUT_S: Final = 10.0
 _REMOTE_WAIT_MS: Final = 30_000
 _RETRY_S: Final = 0.5
+_LINGER_S: Final = 1.0  # how long a node waits at others after its last client has ceased to
 _LED_WITHIN_S: Final = 10.0
 _POLL_S: Final = 0.01
 
@@ -239,7 +240,7 @@ class DisqueService(PartitionListener):
         config: dict[str, str | None] = {"qbus.delay.enable": "true"}
         if "qbus.queue.retention" in TOPIC_CONFIG:
             config["qbus.queue.retention"] = "acknowledged"
-        count = min(max(replicas, self.nodes.usual_replicas), self.nodes.size)
+        count = min(max(replicas, self.nodes.usual_replicas), self.nodes.most_replicas)
         new = NewTopic(queue.topic, self.nodes.size, count, config=config)
         (outcome,) = await self.controller.create_topics([new])
         if isinstance(outcome, ApiError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -382,6 +383,17 @@ class DisqueService(PartitionListener):
                 task = asyncio.ensure_future(self._wait_elsewhere(queue, node))
                 self._remote[key] = task
                 task.add_done_callback(partial(self._on_wait_end, key))
+                self._loop.call_later(_LINGER_S, self._end_waits, queue, True)
+
+    def _end_waits(self, queue: JobQueue, was_blocked: bool) -> None:
+        """Stop waiting at other nodes once no client has waited here for a while."""
+        if queue.blocked or was_blocked:
+            if any(name == queue.name for name, _ in self._remote):
+                self._loop.call_later(_LINGER_S, self._end_waits, queue, bool(queue.blocked))
+            return
+        for (name, _), task in list(self._remote.items()):
+            if name == queue.name:
+                task.cancel()
 
     def _on_wait_end(self, key: tuple[bytes, int], task: asyncio.Task[None]) -> None:
         self._remote.pop(key, None)
@@ -390,12 +402,12 @@ class DisqueService(PartitionListener):
     async def _wait_elsewhere(self, queue: JobQueue, node: Node) -> None:
         connection = self.peers.connect(node.address)
         try:
-            while queue.blocked and not queue.is_paused_out and node in self.others_with(queue):
+            while not queue.is_paused_out and node in self.others_with(queue):
                 try:
                     reply = await connection.call(
                         [
                             *("QBUS.LOCAL", "GETJOB", "TIMEOUT", _REMOTE_WAIT_MS, "WITHCOUNTERS"),
-                            *("COUNT", min(queue.blocked, 100), "FROM", queue.name),
+                            *("COUNT", max(min(queue.blocked, 100), 1), "FROM", queue.name),
                         ],
                         _REMOTE_WAIT_MS / 1000 + _PEER_TIMEOUT_S,
                     )
@@ -405,9 +417,14 @@ class DisqueService(PartitionListener):
                     continue
                 for taken in jobs_of(reply, node.address):
                     if not queue.give_from_elsewhere(taken):
-                        await self.give_back(taken)
+                        queue.keep(taken)
+                        self._loop.call_later(_LINGER_S, self._give_unwanted_back, queue)
         finally:
             connection.close()
+
+    def _give_unwanted_back(self, queue: JobQueue) -> None:
+        for taken in queue.unwanted():
+            self.run(self.give_back(taken))
 
     async def give_back(self, taken: TakenJob) -> None:
         """Let somebody else have a job whose client is gone."""
