@@ -247,6 +247,7 @@ class Connection(asyncio.Protocol):
 
     def _begin_commands(self) -> None:
         output: list[bytes] = []
+        size = 0
         while not self._is_blocked():
             arguments = self._next or self._parser.next()
             self._next = None
@@ -266,8 +267,10 @@ class Connection(asyncio.Protocol):
                     self._replies.append(reply)
                 elif reply:
                     output.append(reply)
-                    if self.client.is_over:
-                        break
+                    size += len(reply)
+                    if size > MAX_UNSENT_BYTES:  # which may fill what the client does not read
+                        self._write(output)
+                        output, size = [], 0
             else:
                 self._append(reply, concurrent=concurrent)
         self._write(output)
@@ -288,10 +291,13 @@ class Connection(asyncio.Protocol):
         return b"" if client.is_muted else reply
 
     def _on_reply(self, _: object) -> None:
-        if self._closed:
+        replies = self._replies
+        if self._closed or not replies:  # one call sends all that are ready
+            return
+        first = replies[0]
+        if not isinstance(first, bytes) and not first.done():
             return
         output: list[bytes] = []
-        replies = self._replies
         while replies:
             first = replies[0]
             if not isinstance(first, bytes):

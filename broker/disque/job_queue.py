@@ -270,8 +270,7 @@ class JobQueue:
             job = parse_id(text)
             if job is not None and job.is_delayed:
                 self._delivered.note(job, part.topic_id, record.offset)
-        again = max(record.deliveries - 1 - record.nacks, 0)
-        return Job(self.name, text, record.value or b"", record.nacks, again)
+        return Job(self.name, text, record.value or b"", record.nacks, record.timeouts)
 
     # Waiting
 

@@ -47,6 +47,8 @@ class Nodes:
         self._names: dict[int, str] = {}
         self.name = self.name_of(node_id)
         self.leaving: set[str] = set()
+        self._counted: Mapping[int, BrokerInfo] | None = None
+        self._most_replicas = 1
 
     @property
     def is_leaving(self) -> bool:
@@ -87,8 +89,11 @@ class Nodes:
     @property
     def most_replicas(self) -> int:
         """On how many nodes a job can be: of those on one machine, on one."""
-        brokers = self._metadata.brokers.values()
-        return max(len({broker.machine or broker.id for broker in brokers}), 1)
+        brokers = self._metadata.brokers
+        if brokers is not self._counted:
+            machines = {broker.machine or broker.id for broker in brokers.values()}
+            self._counted, self._most_replicas = brokers, max(len(machines), 1)
+        return self._most_replicas
 
     @property
     def usual_replicas(self) -> int:

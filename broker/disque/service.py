@@ -48,8 +48,13 @@ _POLL_S: Final = 0.01
 class Metadata(Protocol):
     """What is known of the cluster."""
 
-    topics: Mapping[str, Topic]
-    topics_by_id: Mapping[bytes, Topic]
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """The topics, by name."""
+
+    @property
+    def topics_by_id(self) -> Mapping[bytes, Topic]:
+        """The topics, by id."""
 
     @property
     def brokers(self) -> Mapping[int, BrokerInfo]:
@@ -72,9 +77,6 @@ class Controller(Protocol):
         self, changes: Sequence[ConfigChange]
     ) -> Sequence[ApiError | None]:
         """Alter configurations; the error of each, if any."""
-
-    async def delete_topics(self, names: Sequence[str]) -> Sequence[Any]:
-        """Delete topics; the error of each, if any."""
 
 
 class Partitions(Protocol):
@@ -459,12 +461,6 @@ class DisqueService(PartitionListener):
         (error,) = await self.controller.alter_topic_configs([ConfigChange(queue.topic, edited)])
         if error is not None:
             raise CommandError(f"ERR the queue cannot be paused: {error}")
-
-    async def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete the topics that queues are. Raises CommandError."""
-        for outcome in await self.controller.delete_topics(names):
-            if isinstance(outcome, ApiError):
-                raise CommandError(f"ERR a queue cannot be deleted: {outcome}")
 
 
 def jobs_of(reply: Reply, node: Address) -> list[TakenJob]:

@@ -1,0 +1,433 @@
+"""Jobs through their commands: what becomes of them as time passes, disks fail and clients go.
+
+The replies to good and bad input are in tests/compat/disque: the same for Disque itself.
+"""
+
+import asyncio
+
+import pytest
+
+from qbus.broker.metadata.image import BrokerInfo
+from qbus.errors import ApiError, ErrorCode
+from qbus.jobs import JobOptions, parse_id
+from qbus.records import iter_batches
+from tests.support.data_plane import NODE
+from tests.support.resp_client import ReplyError
+from tests.support.waiting import eventually
+
+from .jobs import Jobs, decoded
+
+HOUR_S = 3600.0
+
+
+class TestAdding:
+    async def test_a_queue_is_made_by_its_first_job(self, jobs: Jobs) -> None:
+        await jobs.add("new")
+        (made,) = jobs.controller.created
+        assert (made.name, made.partitions, made.replication_factor) == ("new", 1, 1)
+        assert made.config == {
+            "qbus.delay.enable": "true",
+            "qbus.queue.retention": "acknowledged",
+        }
+
+    async def test_asking_makes_no_queue(self, jobs: Jobs) -> None:
+        for line in ("QLEN q", "QSTAT q", "QPEEK q 1", "GETJOB NOHANG FROM q", "PAUSE q in"):
+            await jobs.ask(line)
+        assert jobs.controller.created == []
+
+    async def test_a_queue_that_cannot_be_made_takes_nothing(self, jobs: Jobs) -> None:
+        jobs.controller.refusal = ApiError(ErrorCode.POLICY_VIOLATION, "no more topics")
+        reply = await jobs.ask("ADDJOB q body 0")
+        assert "the queue cannot be created: no more topics" in str(reply)
+
+    async def test_any_name_will_do(self, jobs: Jobs) -> None:
+        text = await jobs.add('"emails: high"')
+        assert await jobs.ask('GETJOB FROM "emails: high"') == [["emails: high", text, "body"]]
+        assert list(jobs.plane.metadata.topics) == ["disque-x.emails-3a-20high"]
+
+    async def test_a_name_has_its_limits(self, jobs: Jobs) -> None:
+        reply = await jobs.ask(f"ADDJOB {'x' * 250} body 0")
+        assert isinstance(reply, ReplyError)
+
+    async def test_those_of_one_turn_share_a_batch(self, jobs: Jobs) -> None:
+        await jobs.add()
+        before = jobs.partition().log.log_end_offset
+        replies = [jobs.begin(f"ADDJOB q {number} 0") for number in range(20)]
+        ids = [decoded(await reply) for reply in replies]
+        log = jobs.partition().log
+        found = log.read(before, 1 << 20, log.log_end_offset, wait=True)
+        assert found is not None
+        with found:
+            batches = [header for header, _ in iter_batches(found.read())]
+        assert [header.records_count for header in batches if not header.is_control] == [20]
+        offsets = [job.offset for job in map(parse_id, ids) if job is not None]
+        assert offsets == list(range(before, before + 20))
+
+    async def test_big_ones_go_into_batches_of_their_own(self, jobs: Jobs) -> None:
+        await jobs.add()
+        big = "x" * 300_000
+        replies = [jobs.begin(f"ADDJOB q {big} 0") for _ in range(3)]
+        assert len({decoded(await reply) for reply in replies}) == 3
+
+    async def test_one_that_is_too_big_is_refused(self, jobs: Jobs) -> None:
+        await jobs.add()
+        reply = await jobs.ask(f"ADDJOB q {'x' * 2_000_000} 0")
+        assert isinstance(reply, ReplyError)
+        assert await jobs.ask("QLEN q") == 1
+
+    async def test_an_id_waits_for_the_disk(self, jobs: Jobs) -> None:
+        await jobs.add()
+        jobs.plane.disk.hold_syncs()
+        reply = jobs.begin("ADDJOB q later 0")
+        await asyncio.sleep(0.02)
+        assert not reply.done()
+        jobs.plane.disk.release_syncs()
+        assert isinstance(decoded(await reply), str)
+
+    async def test_async_does_not_wait(self, jobs: Jobs) -> None:
+        await jobs.add()
+        jobs.plane.disk.hold_syncs()
+        assert isinstance(await jobs.ask("ADDJOB q now 0 ASYNC"), str)
+        jobs.plane.disk.release_syncs()
+
+    async def test_one_that_is_not_safe_in_time_is_taken_back(self, jobs: Jobs) -> None:
+        await jobs.add()
+        jobs.plane.disk.hold_syncs()
+        assert await jobs.ask("ADDJOB q late 20") == ReplyError(
+            "NOREPL Timeout reached before replicating to the requested number of nodes"
+        )
+        jobs.plane.disk.release_syncs()
+        await eventually(lambda: jobs.partition().high_watermark >= 3)
+        await jobs.settled()
+        assert await jobs.bodies() == ["body"]
+
+    async def test_a_full_broker_takes_none(self, jobs: Jobs) -> None:
+        await jobs.add()
+        jobs.plane.metadata.brokers[NODE] = BrokerInfo(NODE, "127.0.0.1", 9092, is_full=True)
+        reply = await jobs.ask("ADDJOB q body 0")
+        assert str(reply) == "OOM command not allowed when used memory > 'maxmemory'."
+        assert await jobs.bodies() == ["body"]
+
+    async def test_a_topic_without_delays_takes_no_delayed_ones(self, jobs: Jobs) -> None:
+        await jobs.plane.create("plain")
+        assert "qbus.delay.enable=false" in str(await jobs.ask("ADDJOB plain body 0 DELAY 5"))
+        await jobs.add("plain")
+        assert await jobs.bodies(queue="plain") == ["body"]
+
+    async def test_the_id_says_what_was_asked_for(self, jobs: Jobs) -> None:
+        job = parse_id(await jobs.add(options="TTL 7200 DELAY 60"))
+        assert job is not None
+        assert job.is_delayed
+        assert job.seconds == jobs.clock.time_ms() // 1000 + 60
+        assert job.text.endswith(f"{7200 // 60 | 1:04x}")
+        assert job.node == jobs.service.nodes.name[:8]
+
+
+class TestTime:
+    async def test_retry_hour_by_hour(self, jobs: Jobs) -> None:
+        text = await jobs.add(options=f"RETRY {int(HOUR_S)} TTL 86400")
+        for hour in range(5):
+            assert await jobs.ask("GETJOB NOHANG WITHCOUNTERS FROM q") == [
+                ["q", text, "body", "nacks", 0, "additional-deliveries", hour]
+            ]
+            await jobs.pass_time(HOUR_S - 1)
+            assert await jobs.bodies() == []
+            await jobs.pass_time(1.1)
+
+    async def test_a_job_without_retry_never_comes_again(self, jobs: Jobs) -> None:
+        await jobs.add(options="RETRY 0 TTL 864000")
+        assert await jobs.bodies() == ["body"]
+        for _ in range(24):
+            await jobs.pass_time(HOUR_S)
+            assert await jobs.bodies() == []
+
+    async def test_nor_after_a_restart(self, jobs: Jobs) -> None:
+        await jobs.add(options="RETRY 0")
+        assert await jobs.bodies() == ["body"]
+        await jobs.restart()
+        assert await jobs.bodies() == []
+
+    async def test_one_with_retry_comes_again_after_a_restart(self, jobs: Jobs) -> None:
+        text = await jobs.add()
+        assert await jobs.bodies() == ["body"]
+        await jobs.restart()
+        assert await jobs.ask("GETJOB NOHANG FROM q") == [["q", text, "body"]]
+
+    async def test_what_is_done_is_done_after_a_restart(self, jobs: Jobs) -> None:
+        text = await jobs.add()
+        assert await jobs.ask(f"ACKJOB {text}") == 1
+        await jobs.restart()
+        assert await jobs.bodies() == []
+        assert await jobs.ask(f"ACKJOB {text}") == 0
+
+    @pytest.mark.parametrize("hours", [1, 23, 25])
+    async def test_delay_hour_by_hour(self, jobs: Jobs, hours: int) -> None:
+        seconds = int(hours * HOUR_S)
+        text = await jobs.add(options=f"DELAY {seconds} TTL {2 * seconds}")
+        for _ in range(hours - 1):
+            await jobs.pass_time(HOUR_S)
+        await jobs.pass_time(HOUR_S - 1)
+        assert await jobs.bodies() == []
+        assert (await jobs.ask(f"SHOW {text}"))[5] == "active"
+        waiting = jobs.begin("GETJOB FROM q")
+        await jobs.pass_time(2)
+        assert decoded(await asyncio.wait_for(waiting, 5)) == [["q", text, "body"]]
+        assert await jobs.ask(f"ACKJOB {text}") == 1
+
+    async def test_a_delayed_job_is_found_by_its_id_after_a_restart(self, jobs: Jobs) -> None:
+        text = await jobs.add(options="DELAY 10")
+        await jobs.pass_time(11)
+        await eventually(lambda: jobs.partition().visible_end > 1)
+        await jobs.settled()
+        await jobs.restart()
+        assert (await jobs.ask(f"SHOW {text}"))[5] == "queued"
+        assert await jobs.ask(f"ACKJOB {text}") == 1
+        assert await jobs.bodies() == []
+
+    async def test_the_time_to_live_ends_a_job(self, jobs: Jobs) -> None:
+        text = await jobs.add(options=f"TTL {int(HOUR_S)}")
+        await jobs.pass_time(HOUR_S - 1)
+        assert (await jobs.ask(f"SHOW {text}"))[9] == 1
+        await jobs.pass_time(2)
+        assert await jobs.bodies() == []
+        assert await jobs.ask(f"SHOW {text}") is None
+
+    @pytest.mark.parametrize(("elapsed", "allowed"), [(49, True), (50, True), (51, False)])
+    async def test_working_is_for_the_first_half_of_it(
+        self, jobs: Jobs, elapsed: int, allowed: bool
+    ) -> None:
+        text = await jobs.add(options="TTL 100 RETRY 80")
+        assert await jobs.bodies() == ["body"]
+        await jobs.pass_time(elapsed)
+        reply = await jobs.ask(f"WORKING {text}")
+        assert reply == 80 if allowed else str(reply).startswith("TOOLATE")
+
+    async def test_working_begins_the_retry_time_anew(self, jobs: Jobs) -> None:
+        text = await jobs.add(options="RETRY 100 TTL 10000")
+        assert await jobs.bodies() == ["body"]
+        for _ in range(10):
+            await jobs.pass_time(90)
+            assert await jobs.ask(f"WORKING {text}") == 100
+            assert await jobs.bodies() == []
+        await jobs.pass_time(101)
+        assert await jobs.bodies() == ["body"]
+
+    async def test_a_nack_may_wait(self, jobs: Jobs) -> None:
+        text = await jobs.add()
+        assert await jobs.bodies() == ["body"]
+        assert await jobs.ask(f"NACK {text} DELAY 60") == 1
+        await jobs.pass_time(59)
+        assert await jobs.bodies() == []
+        await jobs.pass_time(2)
+        assert await jobs.bodies() == ["body"]
+
+    async def test_a_nack_cannot_wait_a_negative_time(self, jobs: Jobs) -> None:
+        text = await jobs.add()
+        reply = await jobs.ask(f"NACK {text} DELAY -1")
+        assert str(reply) == "ERR DELAY time must be a non negative number"
+
+
+class TestWaiting:
+    async def test_clients_are_served_in_their_order(self, jobs: Jobs) -> None:
+        waiting = [jobs.begin("GETJOB FROM q", jobs.new_client()) for _ in range(4)]
+        for number in range(3):
+            await jobs.add(body=str(number))
+        served = [decoded(await asyncio.wait_for(one, 5))[0][2] for one in waiting[:3]]
+        assert served == ["0", "1", "2"]
+        assert not waiting[3].done()
+        waiting[3].cancel()
+
+    async def test_whoever_comes_later_stands_behind_them(self, jobs: Jobs) -> None:
+        await jobs.add(body="first")
+        assert await jobs.bodies() == ["first"]
+        waiting = jobs.begin("GETJOB FROM q")
+        added = [jobs.begin(f"ADDJOB q {number} 0") for number in range(2)]
+        late = jobs.begin("GETJOB FROM q", jobs.new_client())
+        for one in added:
+            await one
+        assert decoded(await asyncio.wait_for(waiting, 5))[0][2] == "0"
+        assert decoded(await asyncio.wait_for(late, 5))[0][2] == "1"
+
+    async def test_one_that_waits_for_several_queues_gets_one_job(self, jobs: Jobs) -> None:
+        await jobs.add("b")
+        assert await jobs.bodies(queue="b") == ["body"]
+        waiting = jobs.begin("GETJOB COUNT 5 FROM a b c")
+        await jobs.add("b", "x")
+        assert decoded(await asyncio.wait_for(waiting, 5))[0][2] == "x"
+        await jobs.add("a", "y")
+        assert await jobs.bodies(queue="a") == ["y"]
+        assert [jobs.service.need_queue(name).blocked for name in (b"a", b"b", b"c")] == [0, 0, 0]
+
+    async def test_a_client_that_is_gone_gets_nothing(self, jobs: Jobs) -> None:
+        waiting = jobs.begin("GETJOB FROM q")
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.sleep(0)
+        await jobs.add()
+        assert await jobs.bodies() == ["body"]
+
+    async def test_a_job_that_was_taken_for_it_goes_back(self, jobs: Jobs) -> None:
+        await jobs.add()
+        reply = jobs.begin("GETJOB FROM q")
+        reply.cancel()
+        await asyncio.sleep(0.02)
+        await jobs.settled()
+        ((_, _, _, *counters),) = await jobs.ask("GETJOB NOHANG WITHCOUNTERS FROM q")
+        assert counters == ["nacks", 0, "additional-deliveries", 0]
+
+    async def test_thousands_wait_and_go(self, jobs: Jobs) -> None:
+        await jobs.add()
+        assert await jobs.bodies() == ["body"]
+        waiting = [jobs.begin("GETJOB FROM q", jobs.new_client()) for _ in range(5000)]
+        assert jobs.service.need_queue(b"q").blocked == 5000
+        for one in waiting[:4990]:
+            one.cancel()
+        await asyncio.sleep(0)
+        assert jobs.service.need_queue(b"q").blocked == 10
+        for number in range(10):
+            await jobs.add(body=str(number))
+        served = [decoded(await asyncio.wait_for(one, 5))[0][2] for one in waiting[4990:]]
+        assert served == [str(number) for number in range(10)]
+
+    async def test_the_end_of_the_broker_ends_the_wait(self, jobs: Jobs) -> None:
+        waiting = jobs.begin("GETJOB FROM q")
+        await asyncio.sleep(0)
+        jobs.service.drain()
+        assert decoded(await asyncio.wait_for(waiting, 5)) is None
+        assert await jobs.ask("GETJOB FROM q") is None
+
+    async def test_a_queue_that_goes_on_serves_those_who_wait(self, jobs: Jobs) -> None:
+        await jobs.add()
+        assert await jobs.ask("PAUSE q out") == "out"
+        waiting = jobs.begin("GETJOB FROM q", jobs.new_client())
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        assert await jobs.ask("PAUSE q none") == "none"
+        assert decoded(await asyncio.wait_for(waiting, 5))[0][2] == "body"
+
+    async def test_a_job_that_comes_again_serves_those_who_wait(self, jobs: Jobs) -> None:
+        await jobs.add(options="RETRY 10")
+        assert await jobs.bodies() == ["body"]
+        waiting = jobs.begin("GETJOB FROM q", jobs.new_client())
+        await jobs.pass_time(11)
+        assert decoded(await asyncio.wait_for(waiting, 5))[0][2] == "body"
+
+
+class TestPausing:
+    async def test_on_all_nodes_it_is_a_setting_of_the_topic(self, jobs: Jobs) -> None:
+        await jobs.add()
+        assert await jobs.ask("PAUSE q in bcast") == "in"
+        assert jobs.plane.metadata.topics["q"].config["qbus.queue.pause"] == "in"
+        await jobs.restart()
+        assert await jobs.ask("PAUSE q state") == "in"
+        assert await jobs.ask("PAUSE q none bcast") == "none"
+        assert "qbus.queue.pause" not in jobs.plane.metadata.topics["q"].config
+
+    async def test_on_one_node_it_ends_with_the_node(self, jobs: Jobs) -> None:
+        await jobs.add()
+        assert await jobs.ask("PAUSE q out") == "out"
+        await jobs.restart()
+        assert await jobs.ask("PAUSE q state") == "none"
+
+
+class TestResults:
+    async def test_whoever_waits_for_a_job_gets_its_result(self, jobs: Jobs) -> None:
+        text = await jobs.add()
+        waiting = jobs.begin(f"WAITJOB {text}", jobs.new_client())
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        assert await jobs.ask(f"ACKJOB {text} RESULT done") == 1
+        assert decoded(await asyncio.wait_for(waiting, 5)) == "done"
+        assert await jobs.ask(f"WAITJOB {text}") == "done"
+
+    async def test_there_need_be_none(self, jobs: Jobs) -> None:
+        text = await jobs.add()
+        assert await jobs.ask(f"ACKJOB {text}") == 1
+        assert await jobs.ask(f"WAITJOB {text}") is None
+
+    async def test_the_wait_has_a_limit(self, jobs: Jobs) -> None:
+        text = await jobs.add()
+        assert await jobs.ask(f"WAITJOB {text} 20") is None
+        assert str(await jobs.ask(f"WAITJOB {text} -1")) == "ERR timeout is negative"
+        assert str(await jobs.ask(f"WAITJOB {text} 1 2")).startswith("ERR wrong number")
+
+
+class TestLooking:
+    async def test_jscan_finds_all_in_small_steps(self, jobs: Jobs) -> None:
+        ids = {await jobs.add(queue) for queue in ("a", "b", "c") for _ in range(7)}
+        found, cursor = [], "0"
+        while True:
+            cursor, some = await jobs.ask(f"JSCAN {cursor} COUNT 2")
+            found += some
+            if cursor == "0":
+                break
+        assert sorted(found) == sorted(ids)
+
+    async def test_qscan_finds_all_in_small_steps(self, jobs: Jobs) -> None:
+        for number in range(20):
+            await jobs.add(f"queue-{number}")
+        found, cursor = [], "0"
+        while True:
+            cursor, some = await jobs.ask(f"QSCAN {cursor} COUNT 3")
+            found += some
+            if cursor == "0":
+                break
+        assert sorted(found) == sorted(f"queue-{number}" for number in range(20))
+
+    async def test_a_record_that_a_kafka_client_sent_is_a_job(self, jobs: Jobs) -> None:
+        await jobs.add()
+        assert await jobs.bodies() == ["body"]
+        from qbus.records import build_batch
+
+        batch = build_batch([(b"key", b"from kafka", [("h", b"1")], jobs.clock.time_ms())])
+        jobs.partition().append(memoryview(batch), -1)
+        await jobs.settled()
+        ((_, text, body),) = await jobs.ask("GETJOB NOHANG FROM q")
+        assert body == "from kafka"
+        assert text.endswith("-ffff")
+        pairs = await jobs.ask(f"SHOW {text}")
+        described = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        assert described["retry"] == 300
+        assert described["ttl"] > JobOptions(10**8, 0).ttl
+        assert await jobs.ask(f"ACKJOB {text}") == 1
+
+    async def test_idle_queues_are_forgotten(self, jobs: Jobs) -> None:
+        waiting = jobs.begin("GETJOB TIMEOUT 1 FROM nothing")
+        await waiting
+        assert len(jobs.service.known_queues()) == 1
+        jobs.service.known_queues()[0].used_at -= 400
+        jobs.service.forget_idle_queues()
+        assert jobs.service.known_queues() == []
+
+
+class TestConnections:
+    async def test_the_handshake_of_newer_redis_clients(self, jobs: Jobs) -> None:
+        assert (await jobs.ask("HELLO 2"))[:2] == ["server", "disque"]
+        assert b"%7\r\n" in await jobs.begin("HELLO 3")
+        assert await jobs.ask("HELLO 3 SETNAME worker")
+        assert jobs.client.name == b"worker"
+        assert str(await jobs.ask("HELLO 3 FOO")) == "ERR syntax error"
+
+    async def test_a_password_may_come_with_it(self, jobs: Jobs) -> None:
+        jobs.service.password = "secret"
+        assert str(await jobs.ask("HELLO")) == "NOAUTH Authentication required."
+        assert str(await jobs.ask("HELLO 3")) == "NOAUTH Authentication required."
+        assert str(await jobs.ask("HELLO 3 AUTH default wrong")) == "ERR invalid password"
+        assert await jobs.ask("HELLO 3 AUTH default secret")
+        assert await jobs.ask("PING") == "PONG"
+
+    @pytest.mark.parametrize("line", ["SHUTDOWN", "DEBUG FLUSHALL", "DEBUG SLEEP 0"])
+    async def test_what_does_harm_is_not_for_everybody(self, jobs: Jobs, line: str) -> None:
+        assert "disque.admin.enable is false" in str(await jobs.ask(line))
+
+    async def test_debug_flushall_ends_all_jobs(self, jobs: Jobs) -> None:
+        jobs.service.config = jobs.plane.config.with_static({"disque.admin.enable": "true"})
+        for queue in ("a", "b"):
+            for _ in range(3):
+                await jobs.add(queue)
+        assert await jobs.ask("DEBUG FLUSHALL") == "OK"
+        assert await jobs.bodies(queue="a b") == []
+        assert await jobs.ask("DEBUG SLEEP 0.01") == "OK"
+
+    async def test_a_word_that_is_no_command(self, jobs: Jobs) -> None:
+        assert "unknown command" in str(await jobs.ask(f'"{chr(233)}\\xff" a'))

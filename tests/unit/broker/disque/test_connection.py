@@ -1,0 +1,320 @@
+"""Connections: pipelines, the order of replies, slow and silent clients, limits."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from qbus.broker.disque import connection as module
+from qbus.broker.disque import resp
+from qbus.broker.disque.connection import Client, Reply
+from qbus.broker.disque.listener import DisqueListener, Limits
+from qbus.broker.net.listener import bind
+from qbus.broker.net.memory_budget import MemoryBudget
+from qbus.config import Address
+from tests.support.waiting import eventually
+
+LIMITS = Limits(max_command=1 << 20, max_clients=50, idle_s=0, command_s=30, stall_s=60)
+
+
+class Commands:
+    """``ECHO x`` answers at once, ``LATER x`` and ``ALONE x`` when a test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[bytes] = []
+        self.open: dict[bytes, asyncio.Future[bytes]] = {}
+        self.clients: list[Client] = []
+        self.is_paused = False
+
+    def is_concurrent(self, arguments: list[bytes]) -> bool:
+        return arguments[0] == b"LATER"
+
+    def begin(self, client: Client, arguments: list[bytes]) -> Reply:
+        self.clients.append(client)
+        name, text = arguments[0], arguments[-1]
+        self.begun.append(text)
+        if name == b"QUIT":
+            client.is_over = True
+            return resp.OK
+        if name == b"BIG":
+            return resp.bulk(b"x" * int(text))
+        if name == b"BREAK":
+            raise RuntimeError("a defect")
+        if name == b"ECHO":
+            return resp.bulk(text)
+        future = asyncio.get_running_loop().create_future()
+        self.open[text] = future
+        return future
+
+    def answer(self, text: bytes) -> None:
+        """Answer what was asked with ``text``."""
+        self.open[text].set_result(resp.bulk(text))
+
+
+class Served:
+    """A listener, and a client of it."""
+
+    def __init__(self, limits: Limits = LIMITS, budget: int = 1 << 30) -> None:
+        self.commands = Commands()
+        sock, address = bind(Address("127.0.0.1", 0))
+        self.budget = MemoryBudget(budget)
+        self.listener = DisqueListener(sock, address, self.commands, limits, self.budget)
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def connect(self) -> "Peer":
+        """Another client."""
+        reader, writer = await asyncio.open_connection(*self.listener.address)
+        self._writers.append(writer)
+        return Peer(reader, writer)
+
+    def close(self) -> None:
+        """Close everything."""
+        for writer in self._writers:
+            writer.close()
+        self.listener.close()
+
+
+class Peer:
+    """A client's end of a connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        """Send bytes."""
+        self.writer.write(data)
+
+    async def line(self) -> bytes:
+        """The next line; empty at the end."""
+        return await asyncio.wait_for(self.reader.readline(), 5)
+
+    async def text(self) -> bytes:
+        """The next bulk string."""
+        await self.line()
+        return (await self.line()).strip()
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    made = Served()
+    await made.listener.start()
+    yield made
+    made.close()
+
+
+async def test_replies_keep_the_order_of_commands(served: Served) -> None:
+    peer = await served.connect()
+    peer.send(b"LATER a\r\nLATER b\r\nLATER c\r\n")
+    await eventually(lambda: served.commands.begun == [b"a", b"b", b"c"])
+    served.commands.answer(b"c")
+    served.commands.answer(b"b")
+    served.commands.answer(b"a")
+    assert [await peer.text() for _ in range(3)] == [b"a", b"b", b"c"]
+
+
+async def test_what_is_not_concurrent_waits_for_those_before_it(served: Served) -> None:
+    peer = await served.connect()
+    peer.send(b"LATER a\r\nECHO b\r\nLATER c\r\n")
+    await eventually(lambda: served.commands.begun == [b"a"])
+    await asyncio.sleep(0.01)
+    assert served.commands.begun == [b"a"]
+    served.commands.answer(b"a")
+    assert [await peer.text(), await peer.text()] == [b"a", b"b"]
+    await eventually(lambda: served.commands.begun == [b"a", b"b", b"c"])
+    served.commands.answer(b"c")
+    assert await peer.text() == b"c"
+
+
+async def test_nothing_passes_a_command_that_waits_alone(served: Served) -> None:
+    peer = await served.connect()
+    peer.send(b"ALONE a\r\nLATER b\r\n")
+    await eventually(lambda: served.commands.begun == [b"a"])
+    await asyncio.sleep(0.01)
+    assert served.commands.begun == [b"a"]
+    served.commands.answer(b"a")
+    await eventually(lambda: served.commands.begun == [b"a", b"b"])
+
+
+async def test_a_pipeline_has_a_limit(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_OPEN_REPLIES", 5)
+    peer = await served.connect()
+    peer.send(b"".join(b"LATER %d\r\n" % number for number in range(8)))
+    await eventually(lambda: len(served.commands.begun) == 5)
+    await asyncio.sleep(0.01)
+    assert len(served.commands.begun) == 5
+    for number in range(8):
+        await eventually(partial(served.commands.open.__contains__, b"%d" % number))
+        served.commands.answer(b"%d" % number)
+        assert await peer.text() == b"%d" % number
+
+
+async def test_a_client_that_does_not_read_is_not_served_on(served: Served) -> None:
+    peer = await served.connect()
+    peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    size = 4 << 20
+    for _ in range(20):
+        peer.send(b"BIG %d\r\n" % size)
+    await eventually(lambda: len(served.commands.begun) > 1)
+    await asyncio.sleep(0.05)
+    assert len(served.commands.begun) < 10
+    peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
+    for _ in range(20):
+        assert len(await asyncio.wait_for(peer.reader.readexactly(size + 12), 10)) == size + 12
+
+
+async def test_bytes_that_are_no_command_end_the_connection(served: Served) -> None:
+    peer = await served.connect()
+    peer.send(b"LATER a\r\n*x\r\nECHO b\r\n")
+    await eventually(lambda: served.commands.begun == [b"a"])
+    served.commands.answer(b"a")
+    assert await peer.text() == b"a"
+    assert await peer.line() == b"-ERR Protocol error: invalid multibulk length\r\n"
+    assert await peer.line() == b""
+    assert served.commands.begun == [b"a"]
+
+
+async def test_quit_is_answered_before_the_end(served: Served) -> None:
+    peer = await served.connect()
+    peer.send(b"ECHO a\r\nQUIT\r\nECHO b\r\n")
+    assert await peer.text() == b"a"
+    assert await peer.line() == b"+OK\r\n"
+    assert await peer.line() == b""
+
+
+async def test_a_defect_ends_one_connection_alone(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer, other = await served.connect(), await served.connect()
+    peer.send(b"BREAK\r\n")
+    assert await peer.line() == b""
+    assert "a defect" in caplog.text
+    other.send(b"ECHO a\r\n")
+    assert await other.text() == b"a"
+
+
+async def test_the_end_of_a_connection_cancels_what_it_waits_for(served: Served) -> None:
+    peer = await served.connect()
+    peer.send(b"ALONE a\r\n")
+    await eventually(lambda: b"a" in served.commands.open)
+    peer.writer.close()
+    await eventually(served.commands.open[b"a"].cancelled)
+    assert served.listener.connections == 0
+
+
+async def test_replies_can_be_switched_off_and_skipped(served: Served) -> None:
+    peer = await served.connect()
+    peer.send(b"ECHO a\r\n")
+    assert await peer.text() == b"a"
+    client = served.commands.clients[-1]
+    client.is_muted = True
+    peer.send(b"ECHO b\r\n")
+    await eventually(lambda: served.commands.begun[-1] == b"b")
+    client.is_muted = False
+    client.skips = 1
+    peer.send(b"ECHO c\r\nECHO d\r\n")
+    assert await peer.text() == b"d"
+
+
+async def test_a_pause_of_all_clients_ends(served: Served) -> None:
+    peer = await served.connect()
+    served.commands.is_paused = True
+    peer.send(b"ECHO a\r\n")
+    await asyncio.sleep(0.02)
+    assert served.commands.begun == []
+    served.commands.is_paused = False
+    for connection in served.listener.clients():
+        connection.go_on()
+    assert await peer.text() == b"a"
+
+
+@pytest.mark.parametrize(
+    ("limits", "data", "why"),
+    [
+        ({"idle_s": 0.2}, b"ECHO a\r\n", "idle"),
+        ({"command_s": 0.2}, b"*2\r\n$4\r\nEC", "a command was not whole"),
+        ({"command_s": 0.2}, b"ECH", "a command was not whole"),
+    ],
+)
+async def test_clients_have_their_time(
+    limits: dict[str, Any], data: bytes, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    served = Served(LIMITS._replace(**limits))
+    await served.listener.start()
+    try:
+        peer = await served.connect()
+        peer.send(data)
+        assert (await asyncio.wait_for(peer.reader.read(), 10))[:1] in {b"", b"$"}
+        assert why in caplog.text
+    finally:
+        served.close()
+
+
+async def test_one_that_waits_for_its_reply_is_not_idle() -> None:
+    served = Served(LIMITS._replace(idle_s=0.2))
+    await served.listener.start()
+    try:
+        peer = await served.connect()
+        peer.send(b"ALONE a\r\n")
+        await asyncio.sleep(1.5)
+        served.commands.answer(b"a")
+        assert await peer.text() == b"a"
+    finally:
+        served.close()
+
+
+async def test_there_are_not_too_many_clients() -> None:
+    served = Served(LIMITS._replace(max_clients=2))
+    await served.listener.start()
+    try:
+        first, _, third = [await served.connect() for _ in range(3)]
+        assert await third.line() == b"-ERR max number of clients reached\r\n"
+        assert await third.line() == b""
+        first.send(b"ECHO a\r\n")
+        assert await first.text() == b"a"
+        assert (served.listener.accepted, served.listener.refused) == (2, 1)
+        first.writer.close()
+        await eventually(lambda: served.listener.connections == 1)
+        fourth = await served.connect()
+        fourth.send(b"ECHO a\r\n")
+        assert await fourth.text() == b"a"
+    finally:
+        served.close()
+
+
+async def test_memory_for_what_is_not_whole_is_bounded() -> None:
+    served = Served(budget=300_000)
+    await served.listener.start()
+    try:
+        peers = [await served.connect() for _ in range(4)]
+        for number, peer in enumerate(peers):
+            peer.send(b"*2\r\n$4\r\nECHO\r\n$250000\r\n%d" % number + b"x" * 150_000)
+        await asyncio.sleep(0.05)
+        assert served.budget.waiting
+        for peer in peers:
+            peer.send(b"x" * 99_999 + b"\r\n")
+        for number, peer in enumerate(peers):
+            assert await peer.line() == b"$250000\r\n"
+            body = await asyncio.wait_for(peer.reader.readexactly(250_002), 10)
+            assert body[:1] == b"%d" % number
+        await eventually(lambda: served.budget.used == 0)
+    finally:
+        served.close()
+
+
+async def test_a_drain_finishes_what_was_begun(served: Served) -> None:
+    peer, idle = await served.connect(), await served.connect()
+    peer.send(b"LATER a\r\n")
+    await eventually(lambda: b"a" in served.commands.open)
+    draining = asyncio.ensure_future(served.listener.drain(5))
+    assert await idle.line() == b""
+    served.commands.answer(b"a")
+    assert await peer.text() == b"a"
+    await asyncio.wait_for(draining, 5)
+    host, port = served.listener.address
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, port), 1)
