@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from qbus._version import __version__
 from qbus.clock import Clock
 from qbus.config import Address, BrokerConfig, TopicConfig
+from qbus.jobs import GROUP
 from qbus.metadata import MetadataStore, SessionState, StoreError
 from qbus.metadata.znodes import BrokerNode
 from qbus.wire import ApiKey
@@ -50,7 +51,7 @@ from .partition.registry import is_durable, log_config
 from .partition.replica_manager import ReplicaManager
 from .partition_fold import PartitionFold
 from .producer_ids import ProducerIds
-from .queues import QueueService
+from .queues import GroupSettings, QueueService
 from .queues.metrics import register_metrics as register_queue_metrics
 from .replicator.lazy_fetchers import LazyFetchers
 from .share import ShareCoordinator
@@ -165,18 +166,38 @@ async def running_broker(
             registration=registration,
             is_over=is_over,
         )
-        _register_metrics(broker, detector)
-        if jobs is not None:
-            stopping_replicas.callback(_serve_jobs(broker, jobs).close)
+        _complete(broker, detector, jobs, stopping_replicas)
         yield broker
+
+
+def _complete(
+    broker: Broker, detector: FailureDetector, jobs: Address | None, stopping: AsyncExitStack
+) -> None:
+    """Add what stands on all the rest: metrics, and the queues of jobs."""
+    _register_metrics(broker, detector)
+    if jobs is not None:
+        stopping.callback(_serve_jobs(broker, jobs).close)
 
 
 def _serve_jobs(broker: Broker, listening: Address) -> "DisqueService":
     """Have the queues of jobs, which are imported only where they are served."""
     from .disque.metrics import register_metrics as register_job_metrics  # noqa: PLC0415
+    from .disque.queues import job_settings  # noqa: PLC0415
     from .disque.service import DisqueService, World  # noqa: PLC0415
 
-    world = World(broker.metadata, broker.replicas, broker.queues, broker.delays, broker.controller)
+    def settings() -> GroupSettings:
+        own = broker.metadata.group_configs.get(GROUP, {})
+        return job_settings(broker.metadata.group_config(GROUP), own)
+
+    world = World(
+        broker.metadata,
+        broker.replicas,
+        broker.queues,
+        broker.delays,
+        broker.controller,
+        broker.shares,
+        settings,
+    )
     address = _advertised_for_jobs(broker.config, listening)
     service = DisqueService(broker.config, broker.clock, broker.cluster_id, address, world)
     broker.disque = service

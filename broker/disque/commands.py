@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 
 from qbus.delay import CANCEL, DELIVER_AT, RESCHEDULE
 from qbus.errors import ApiError, ErrorCode
-from qbus.jobs import read_options
 from qbus.records import build_batch
 
 from ..metadata.image import Topic
@@ -33,7 +32,7 @@ from .options import (
     parse_pause,
     parse_qscan,
 )
-from .queues import MEMBER, SETTINGS
+from .queues import MEMBER
 from .reading import created_ms, read_one
 from .scanning import Looker
 from .service import DisqueService
@@ -440,7 +439,7 @@ class JobCommands:
             if record is None:
                 return resp.error(errors.NO_JOB)
             headers, timestamp = record.headers, record.timestamp
-        options = read_options(headers, SETTINGS.lock_ms // 1000)
+        options = self._service.settings.options_of(headers)
         elapsed_ms = now_ms - created_ms(timestamp, headers, options)
         if options.ttl is not None and elapsed_ms > 500 * options.ttl:
             return resp.error(errors.TOO_LATE)

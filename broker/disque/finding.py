@@ -11,7 +11,7 @@ from ..delay.held import HeldRecord
 from ..metadata.image import Event, Topic, TopicCreated, TopicDeleted
 from ..partition.partition import Partition
 from ..queues import ShareQueue
-from .queues import SETTINGS, Queues
+from .queues import JobSettings, Queues
 from .reading import find_delivered
 
 _MOST_NOTED: Final = 1_000_000  # delivered jobs whose places are kept
@@ -113,18 +113,20 @@ class Finder:
         delays: HeldRecords,
         delivered: DeliveredJobs,
         leader_of: Callable[[str, int], Partition],
+        settings: JobSettings,
     ) -> None:
         """``leader_of`` returns a partition that is led here, or raises ApiError."""
         self._queues = queues
         self._delays = delays
         self._delivered = delivered
         self._leader_of = leader_of
+        self._settings = settings
 
     async def find(self, place: Place) -> Found | None:
         """Where a job lies; None: it is not there, or not any more. Raises ApiError."""
         job, topic = place
         partition = self._leader_of(topic.name, job.partition)
-        queue = self._queues.queue(partition, GROUP, SETTINGS)
+        queue = self._queues.queue(partition, GROUP, self._settings.group)
         await queue.started()
         if not job.is_delayed:
             if job.offset >= partition.high_watermark:

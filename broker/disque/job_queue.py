@@ -19,7 +19,7 @@ from qbus.records.record import Headers
 from ..partition.partition import Partition
 from ..queues import AckRange, AckType, ShareQueue, TakenRecord
 from ..queues.types import WaitedFor
-from .queues import MEMBER, is_at_most_once, lock_ms, options_of
+from .queues import MEMBER, JobSettings
 from .reading import due_ms, original_of
 
 _log = logging.getLogger(__name__)
@@ -148,6 +148,7 @@ class JobQueue:
         now: Callable[[], float],
         delivered: Delivered,
         ask_others: Callable[["JobQueue"], object],
+        settings: JobSettings,
     ) -> None:
         """``ask_others`` is called when a client waits for what may come on other nodes."""
         self.name = name
@@ -155,6 +156,7 @@ class JobQueue:
         self._now = now
         self._delivered = delivered
         self._ask_others = ask_others
+        self._settings = settings
         self.created_at = self.used_at = now()
         self.jobs_in = 0
         self.jobs_out = 0
@@ -247,8 +249,8 @@ class JobQueue:
         records = await part.queue.take_records(
             MEMBER,
             most,
-            at_most_once=is_at_most_once,
-            lock_ms=lock_ms,
+            at_most_once=self._settings.is_at_most_once,
+            lock_ms=self._settings.lock_ms,
             max_bytes=_BYTES_AT_ONCE,
         )
         if records:
@@ -257,7 +259,7 @@ class JobQueue:
         return [TakenJob(self._job(part, record), part, record.offset) for record in records]
 
     def _job(self, part: Part, record: TakenRecord) -> Job:
-        options = options_of(record)
+        options = self._settings.options_of(record.headers)
         text = id_of(
             part.topic_id,
             part.partition.index,

@@ -5,11 +5,11 @@ made of its topic's id and its index, so that it stays while others come and go.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 from zlib import crc32
 
-from qbus.jobs import GROUP, JobOptions, queue_of, read_options
+from qbus.jobs import GROUP, JobOptions, queue_of
 from qbus.records import ConsumerRecord
 
 from ..queues import RecordState, RecordStatus
@@ -18,7 +18,6 @@ from .errors import CommandError
 from .finding import Found
 from .job_queue import JobQueue, Part, id_of
 from .options import MOST_JOBS, ScanOptions
-from .queues import SETTINGS
 from .reading import created_ms, read_one, read_some
 from .resp import Encoded, Value
 from .service import DisqueService
@@ -63,7 +62,7 @@ class Looker:
         held = found.held
         if held is None:
             return None
-        options = _options(held.headers)
+        options = self._service.settings.options_of(held.headers)
         left = max(held.due - self._service.clock.time_ms(), 0)
         created = created_ms(held.due, held.headers, options)
         return self._fields(
@@ -79,7 +78,7 @@ class Looker:
     def _described(
         self, queue: bytes, text: str, record: ConsumerRecord, state: RecordState
     ) -> Value:
-        options = _options(record.headers)
+        options = self._service.settings.options_of(record.headers)
         created = created_ms(record.timestamp, record.headers, options)
         if options.ttl is not None and self._left_s(created, options) <= 0:
             return None
@@ -161,7 +160,7 @@ class Looker:
             record.offset,
             record.timestamp,
             record.headers,
-            _options(record.headers),
+            self._service.settings.options_of(record.headers),
         )
 
     def scan_queues(self, options: ScanOptions) -> Value:
@@ -254,10 +253,6 @@ class Looker:
         if described is None:
             return None
         return described if options.is_whole else Encoded(resp.simple(text))
-
-
-def _options(headers: Sequence[tuple[str, bytes | None]]) -> JobOptions:
-    return read_options(headers, SETTINGS.lock_ms // 1000)
 
 
 def _matches(queue: JobQueue, options: ScanOptions) -> bool:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
@@ -11,6 +11,7 @@ from qbus.clock import Clock
 from qbus.config import TOPIC_CONFIG, Address, BrokerConfig, TopicConfig
 from qbus.errors import ApiError, ErrorCode
 from qbus.jobs import GROUP, queue_of, topic_of
+from qbus.metadata import StoreError
 
 from ..controller import NewTopic
 from ..controller.controller import ConfigChange
@@ -24,13 +25,14 @@ from ..metadata.image import (
     TopicDeleted,
 )
 from ..partition.partition import Partition, PartitionListener
+from ..queues import GroupSettings
 from .adding import Adder, Delays
 from .errors import CommandError
 from .finding import DeliveredJobs, Finder, HeldRecords, Place, Topics
 from .job_queue import Job, JobQueue, Part, TakenJob, give_back
 from .nodes import Node, Nodes
 from .peers import NodeUnavailableError, Peers, Reply
-from .queues import SETTINGS, Queues
+from .queues import JobSettings, Queues
 
 _log = logging.getLogger(__name__)
 
@@ -101,15 +103,24 @@ class Clients(Protocol):
         """Number of connected clients."""
 
 
+class Groups(Protocol):
+    """The share groups of the cluster."""
+
+    async def ensure(self, group_id: str) -> None:
+        """Have a group be known, with its offsets and settings, to all tools. Raises ApiError."""
+
+
 @dataclass(frozen=True, slots=True)
 class World:
-    """The parts of the broker that jobs stand on."""
+    """The parts of the broker that jobs stand on; ``settings`` of their share group."""
 
     metadata: Metadata
     partitions: Partitions
     queues: Queues
     delays: DelayedRecords
     controller: Controller
+    groups: Groups
+    settings: Callable[[], GroupSettings]
 
 
 class DisqueService(PartitionListener):
@@ -119,6 +130,7 @@ class DisqueService(PartitionListener):
         self, config: BrokerConfig, clock: Clock, cluster_id: str, address: Address, world: World
     ) -> None:
         """``address``: where clients reach this node."""
+        self._world = world
         self.config = config
         self.clock = clock
         self.metadata = metadata = world.metadata
@@ -132,7 +144,8 @@ class DisqueService(PartitionListener):
         self.peers = Peers(self.password, _PEER_TIMEOUT_S)
         self.adder = Adder(delays, clock.time_ms)
         self.delivered = DeliveredJobs()
-        self.finder = Finder(queues, delays, self.delivered, partitions.leader_of)
+        self.settings = JobSettings(world.settings)
+        self.finder = Finder(queues, delays, self.delivered, partitions.leader_of, self.settings)
         self._topics = Topics(metadata.topics)
         self._queues: dict[bytes, JobQueue] = {}
         self._creating: dict[str, asyncio.Future[None]] = {}
@@ -140,6 +153,7 @@ class DisqueService(PartitionListener):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
         self.is_draining = False
+        self._is_group_known = False
         self.clients: Clients | None = None
         metadata.subscribe(self._on_events)
 
@@ -182,7 +196,7 @@ class DisqueService(PartitionListener):
         if queue is None:
             topic = self.topic_name(name)
             queue = self._queues[name] = JobQueue(
-                name, topic, self._loop.time, self.delivered, self._ask_others
+                name, topic, self._loop.time, self.delivered, self._ask_others, self.settings
             )
             known = self.metadata.topics.get(topic)
             if known is not None:
@@ -243,6 +257,7 @@ class DisqueService(PartitionListener):
         if "qbus.queue.retention" in TOPIC_CONFIG:
             config["qbus.queue.retention"] = "acknowledged"
         count = min(max(replicas, self.nodes.usual_replicas), self.nodes.most_replicas)
+        await self._make_group_known()
         new = NewTopic(queue.topic, self.nodes.size, count, config=config)
         (outcome,) = await self.controller.create_topics([new])
         if isinstance(outcome, ApiError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -255,6 +270,15 @@ class DisqueService(PartitionListener):
                 return
             await asyncio.sleep(_POLL_S)
         raise CommandError("ERR the queue has no leader yet, try again")
+
+    async def _make_group_known(self) -> None:
+        if not self._is_group_known:
+            try:
+                await self._world.groups.ensure(GROUP)
+            except (ApiError, StoreError) as error:
+                _log.warning("the group of jobs is not known to Kafka's tools yet: %s", error)
+                return
+            self._is_group_known = True
 
     def _refresh(self, queue: JobQueue) -> None:
         """Let a queue know which of its partitions are led here."""
@@ -280,7 +304,11 @@ class DisqueService(PartitionListener):
             if partition is None or not partition.is_leader:
                 continue
             try:
-                yield Part(topic.id, partition, self.share_queues.queue(partition, GROUP, SETTINGS))
+                yield Part(
+                    topic.id,
+                    partition,
+                    self.share_queues.queue(partition, GROUP, self.settings.group),
+                )
             except ApiError as error:
                 _log.warning("the queue of %s cannot be used: %s", partition, error)
 

@@ -13,15 +13,18 @@ from qbus.broker.controller.controller import ConfigChange
 from qbus.broker.disque.admin import AdminCommands
 from qbus.broker.disque.connection import Client
 from qbus.broker.disque.dispatch import Dispatcher
+from qbus.broker.disque.queues import job_settings
 from qbus.broker.disque.resp import split_words
 from qbus.broker.disque.service import DisqueService, World
 from qbus.broker.metadata.image import Topic
 from qbus.broker.partition.partition import Partition
-from qbus.config import Address
+from qbus.config import Address, ShareGroupConfig
 from qbus.errors import ApiError
 from tests.support.data_plane import CLUSTER, DataPlane, Metadata
 from tests.support.resp_client import ReplyError, shown
 from tests.support.waiting import eventually
+
+EARLIEST = {"share.auto.offset.reset": "earliest"}
 
 
 class FakeController:
@@ -54,6 +57,13 @@ class FakeController:
         await self._metadata.put(changed)
 
 
+class FakeGroups:
+    """Lets the group of jobs be known."""
+
+    async def ensure(self, group_id: str) -> None:
+        pass
+
+
 class Jobs:
     """A node with its commands."""
 
@@ -67,7 +77,15 @@ class Jobs:
         plane = self.plane
         await plane.start()
         self.controller = FakeController(plane.metadata)
-        world = World(plane.metadata, plane.replicas, plane.queues, plane.delays, self.controller)
+        world = World(
+            plane.metadata,
+            plane.replicas,
+            plane.queues,
+            plane.delays,
+            self.controller,
+            FakeGroups(),
+            partial(job_settings, ShareGroupConfig(plane.config, EARLIEST), {}),
+        )
         address = Address("127.0.0.1", 7711)
         self.service = DisqueService(plane.config, plane.clock, CLUSTER, address, world)
         plane.replicas.events.subscribe(self.service)
