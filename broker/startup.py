@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from qbus._version import __version__
 from qbus.clock import Clock
 from qbus.config import Address, BrokerConfig, TopicConfig
-from qbus.jobs import GROUP
 from qbus.metadata import MetadataStore, SessionState, StoreError
 from qbus.metadata.znodes import BrokerNode
 from qbus.wire import ApiKey
@@ -51,7 +50,7 @@ from .partition.registry import is_durable, log_config
 from .partition.replica_manager import ReplicaManager
 from .partition_fold import PartitionFold
 from .producer_ids import ProducerIds
-from .queues import GroupSettings, QueueService
+from .queues import QueueService
 from .queues.metrics import register_metrics as register_queue_metrics
 from .replicator.lazy_fetchers import LazyFetchers
 from .share import ShareCoordinator
@@ -182,12 +181,8 @@ def _complete(
 def _serve_jobs(broker: Broker, listening: Address) -> "DisqueService":
     """Have the queues of jobs, which are imported only where they are served."""
     from .disque.metrics import register_metrics as register_job_metrics  # noqa: PLC0415
-    from .disque.queues import job_settings  # noqa: PLC0415
+    from .disque.queues import SettingsReader  # noqa: PLC0415
     from .disque.service import DisqueService, World  # noqa: PLC0415
-
-    def settings() -> GroupSettings:
-        own = broker.metadata.group_configs.get(GROUP, {})
-        return job_settings(broker.metadata.group_config(GROUP), own)
 
     world = World(
         broker.metadata,
@@ -196,7 +191,7 @@ def _serve_jobs(broker: Broker, listening: Address) -> "DisqueService":
         broker.delays,
         broker.controller,
         broker.shares,
-        settings,
+        SettingsReader(broker.metadata),
     )
     address = _advertised_for_jobs(broker.config, listening)
     service = DisqueService(broker.config, broker.clock, broker.cluster_id, address, world)

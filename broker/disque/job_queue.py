@@ -238,7 +238,7 @@ class JobQueue:
         parts = self._parts
         for number in range(len(parts)):
             part = parts[(self._turn + number) % len(parts)]
-            if part.queue.length:
+            if len(parts) == 1 or part.queue.length:
                 taken += await self._take_of(part, most - len(taken))
             if len(taken) >= most:
                 self._turn += number

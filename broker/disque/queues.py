@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from qbus.config import ShareGroupConfig
-from qbus.jobs import JobOptions, read_options
+from qbus.jobs import GROUP, JobOptions, read_options
 from qbus.records import ConsumerRecord
 
 from ..partition.partition import Partition
@@ -29,6 +29,32 @@ def job_settings(config: ShareGroupConfig, own: Mapping[str, str]) -> GroupSetti
         name: value for key, (name, value) in _DEFAULTS.items() if key not in own
     }
     return replace(group_settings(config), **changes)
+
+
+class GroupConfigs(Protocol):
+    """What is known of the configuration of share groups."""
+
+    group_configs: Mapping[str, Mapping[str, str]]
+
+    def group_config(self, group: str) -> ShareGroupConfig:
+        """The effective configuration of a group: another object once it has changed."""
+
+
+class SettingsReader:
+    """The settings of the group of jobs in force, made anew when they change."""
+
+    def __init__(self, configs: GroupConfigs) -> None:
+        self._configs = configs
+        self._config: ShareGroupConfig | None = None
+        self._settings: GroupSettings = GroupSettings()
+
+    def __call__(self) -> GroupSettings:
+        """The settings."""
+        config = self._configs.group_config(GROUP)
+        if config is not self._config:
+            own = self._configs.group_configs.get(GROUP, {})
+            self._config, self._settings = config, job_settings(config, own)
+        return self._settings
 
 
 class JobSettings:
