@@ -12,8 +12,12 @@ from typing import Any
 import atheris
 
 with atheris.instrument_imports(include=["qbus"]):
+    from qbus.broker.disque import options as job_options
+    from qbus.broker.disque.errors import CommandError
+    from qbus.broker.disque.resp import CommandParser, ProtocolError
     from qbus.broker.net.frames import RequestFrames
     from qbus.errors import WireError
+    from qbus.jobs import parse_id, queue_of, read_options, topic_of
     from qbus.records import (
         HEADER_SIZE,
         BatchHeader,
@@ -143,6 +147,45 @@ def frames(data: bytes) -> None:
             assert reader.held <= 4 * (position + _MAX_FRAME)
 
 
+def _commands(pieces: list[bytes]) -> list[list[bytes] | str]:
+    parser, found = CommandParser(_MAX_FRAME), list[list[bytes] | str]()
+    try:
+        for piece in pieces:
+            parser.feed(piece)
+            while (command := parser.next()) is not None:
+                found.append(command)
+            assert parser.held <= 64 * _MAX_FRAME
+    except ProtocolError as error:
+        found.append(str(error))
+    return found
+
+
+def resp(data: bytes) -> None:
+    """Commands of a client of jobs: the same ones wherever the stream is cut."""
+    cut = data[0] % 7 + 1 if data else 1
+    whole = _commands([data])
+    cuts = _commands([data[start : start + cut] for start in range(0, len(data), cut)])
+    assert cuts == whole
+
+
+def jobs(data: bytes) -> None:
+    """The words of a command, an id, and headers of a job."""
+    words = data.split(b" ")
+    for parse in (job_options.parse_qscan, job_options.parse_jscan, job_options.parse_get):
+        with suppress(CommandError):
+            parse(words)
+    with suppress(CommandError):
+        job_options.parse_pause([b"PAUSE", b"q", *words])
+    with suppress(CommandError):
+        added = job_options.parse_add([b"ADDJOB", b"q", b"b", *words], 3)
+        assert 0 <= added.delay < added.ttl
+        assert added.retry >= 0
+    parse_id(data)
+    read_options([("qbus-job", data)], 300)
+    with suppress(ValueError):
+        assert queue_of(topic_of(data)) == data
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "request": request,
     "lean_request": lean_request,
@@ -151,6 +194,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "plain_batch": plain_batch,
     "codecs": codecs,
     "frames": frames,
+    "resp": resp,
+    "jobs": jobs,
 }
 
 if __name__ == "__main__":

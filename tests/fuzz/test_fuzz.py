@@ -31,6 +31,15 @@ def seeds() -> dict[str, list[bytes]]:
         "response": [bytes([index, 0]) + bytes(40) for index in range(len(API))],
         "records": [batch, batch + batch],
         "codecs": [batch],
+        "resp": [b"*2\r\n$4\r\nQLEN\r\n$1\r\nq\r\nPING \"a\\x41\" 'b'\r\n*0\r\n*-1\r\n"],
+        "jobs": [
+            b"0 TTL 5 RETRY 1 DELAY 2 MAXLEN 3 REPLICATE 1 ASYNC",
+            b"GETJOB NOHANG TIMEOUT 1 COUNT 2 WITHCOUNTERS FROM a b",
+            b"JSCAN 0 COUNT 1 BUSYLOOP QUEUE q STATE active REPLY all",
+            b"D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1",
+            b"86400,300,0,1,00000000",
+            b"in out all none state bcast",
+        ],
         "frames": [pack(">i", 5) + b"hello" + pack(">i", 300) + bytes(300)],
     }
 
