@@ -9,6 +9,10 @@ async with Consumer("127.0.0.1:9092", group="readers", offset_reset="earliest") 
     async for record in consumer:
         print(record.value)
 
+async with ShareConsumer("127.0.0.1:9092", "workers", ["topic"]) as consumer:
+    async for record in consumer:
+        print(record.value)
+
 async with Admin("127.0.0.1:9092") as admin:
     await admin.create_topic("topic", partitions=4)
 """
@@ -36,6 +40,7 @@ from .errors import (
 from .idcs import Everywhere, everywhere
 from .producer import BufferFull, BulkDelivery, Delivery, Producer, Spooled
 from .producer.options import Acks
+from .share import AcknowledgementLost, ShareConsumer, ShareRecord
 from .types import (
     EARLIEST,
     LATEST,
@@ -66,6 +71,7 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "MAX_TIMESTAMP",
+    "AcknowledgementLost",
     "Acks",
     "Admin",
     "BatchMetadata",
@@ -105,6 +111,8 @@ __all__ = [
     "RecordMetadata",
     "ReplicaSize",
     "RequestTimedOut",
+    "ShareConsumer",
+    "ShareRecord",
     "Spooled",
     "TopicDescription",
     "TopicPartition",

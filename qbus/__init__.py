@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from qbus.clients.blocking.admin import Admin
     from qbus.clients.blocking.consumer import Consumer
     from qbus.clients.blocking.producer import Producer
+    from qbus.clients.blocking.share import ShareConsumer
     from qbus.clients.errors import (
         ClientClosed,
         ConnectionFailed,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     )
     from qbus.clients.idcs import Everywhere, everywhere
     from qbus.clients.producer import BufferFull, BulkDelivery, Delivery, Spooled
+    from qbus.clients.share import AcknowledgementLost, ShareRecord
     from qbus.clients.types import (
         EARLIEST,
         LATEST,
@@ -53,6 +55,7 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "MAX_TIMESTAMP",
+    "AcknowledgementLost",
     "Admin",
     "ApiError",
     "BatchMetadata",
@@ -86,6 +89,8 @@ __all__ = [
     "Reassignment",
     "RecordMetadata",
     "RequestTimedOut",
+    "ShareConsumer",
+    "ShareRecord",
     "Spooled",
     "TopicPartition",
     "WireError",
@@ -97,6 +102,7 @@ _SYNC_CLIENTS = {
     "Admin": "clients.blocking.admin",
     "Consumer": "clients.blocking.consumer",
     "Producer": "clients.blocking.producer",
+    "ShareConsumer": "clients.blocking.share",
 }
 _HOMES = ("errors", "records", "clients")
 

@@ -125,17 +125,25 @@ def _moment(moment: Moment) -> bytes:
     return b"%d" % ms
 
 
-def _duration(what: str, duration: Duration) -> bytes:
+def milliseconds_of(what: str, duration: Duration) -> int:
+    """A duration in milliseconds, rounded up. ``what`` it is stands in errors.
+
+    Raises ValueError and TypeError.
+    """
     if isinstance(duration, str):
-        parse_duration(duration)
-        return duration.encode()
+        return parse_duration(duration)
     if isinstance(duration, timedelta):
         ms = -(-duration // _MS)
     else:
         ms = _whole(what, duration, "a timedelta, milliseconds or a text such as 15m")
     if ms < 0:
         raise ValueError(f"{what} must not be negative: {duration}")
-    return b"%d" % ms
+    return ms
+
+
+def _duration(what: str, duration: Duration) -> bytes:
+    ms = milliseconds_of(what, duration)
+    return duration.encode() if isinstance(duration, str) else b"%d" % ms
 
 
 def _offset(offset: int) -> bytes:

@@ -1,0 +1,171 @@
+"""What a consumer has to say of records, kept until a broker has taken it. Pure."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+from ..types import TopicPartition
+
+
+class AckType(IntEnum):
+    """What is said of a record (the protocol's numbers)."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+NO_DELAY = -1
+"""In place of a delay: as the group's back-off says."""
+
+
+class Ack(NamedTuple):
+    """What is said of the record at an offset.
+
+    ``delay_ms``: for so long a released record is not given out. ``result``: what came of an
+    accepted job. ``told`` gets the outcome, None or an error; without it a loss is reported.
+    """
+
+    offset: int
+    type: AckType
+    delay_ms: int = NO_DELAY
+    result: bytes | None = None
+    told: "asyncio.Future[None] | None" = None
+
+
+Acks = Mapping[TopicPartition, list[Ack]]
+"""What one request says, by partition, in the order of the offsets."""
+
+
+class AckRange(NamedTuple):
+    """The same, of a range of offsets; one type for all of them, or one for each."""
+
+    first: int
+    last: int
+    types: list[int]
+    delay_ms: int
+    result: bytes | None
+
+
+def ranges_of(acks: Iterable[Ack]) -> list[AckRange]:
+    """Return acknowledgements, in the order of their offsets, as few ranges."""
+    ranges: list[AckRange] = []
+    run: list[Ack] = []
+    for ack in acks:
+        if run and not _goes_on(run[-1], ack):
+            ranges.append(_range_of(run))
+            run = []
+        run.append(ack)
+    if run:
+        ranges.append(_range_of(run))
+    return ranges
+
+
+def _goes_on(before: Ack, ack: Ack) -> bool:
+    has_result = ack.result is not None or before.result is not None
+    return ack.offset == before.offset + 1 and ack.delay_ms == before.delay_ms and not has_result
+
+
+def _range_of(run: list[Ack]) -> AckRange:
+    first, last = run[0], run[-1]
+    types = [int(ack.type) for ack in run]
+    if len(set(types)) == 1:
+        types = types[:1]
+    return AckRange(first.offset, last.offset, types, first.delay_ms, first.result)
+
+
+class _Chunk:
+    """What goes in one request; a closed one takes no more."""
+
+    def __init__(self, acks: Iterable[Ack] = (), *, is_closed: bool = False) -> None:
+        self.acks = {ack.offset: ack for ack in acks}
+        self.is_closed = is_closed
+
+
+T = TypeVar("T")
+
+
+class PendingAcks:
+    """The acknowledgements for one broker, in the order in which they were given.
+
+    A broker takes all that a request says of a partition, or nothing. So what it refused is halved
+    and said again, until what it refuses is one record.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: dict[TopicPartition, deque[_Chunk]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._chunks)
+
+    def add(self, partition: TopicPartition, ack: Ack) -> None:
+        """Keep an acknowledgement until :meth:`take`."""
+        chunks = self._chunks.setdefault(partition, deque())
+        if not chunks or chunks[-1].is_closed or ack.offset in chunks[-1].acks:
+            chunks.append(_Chunk())
+        chunks[-1].acks[ack.offset] = ack
+
+    def take(
+        self, among: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, list[Ack]]:
+        """Return what is to be said next, of the partitions ``among`` (None: all)."""
+        wanted = list(self._chunks if among is None else among)
+        return {p: self._next(p) for p in wanted if p in self._chunks}
+
+    def is_awaited(self, among: Iterable[TopicPartition]) -> bool:
+        """Whether somebody waits for the outcome of what :meth:`take` would return."""
+        return any(
+            ack.told is not None
+            for partition in among
+            if (chunks := self._chunks.get(partition))
+            for ack in chunks[0].acks.values()
+        )
+
+    def take_renewals(self) -> list[tuple[TopicPartition, Ack]]:
+        """Return all renewals of locks, and nothing else: the broker does not know them."""
+        renewals = []
+        for partition, chunks in list(self._chunks.items()):
+            for chunk in chunks:
+                found = [ack for ack in chunk.acks.values() if ack.type is AckType.RENEW]
+                for ack in found:
+                    del chunk.acks[ack.offset]
+                    renewals.append((partition, ack))
+            left = deque(chunk for chunk in chunks if chunk.acks)
+            if left:
+                self._chunks[partition] = left
+            else:
+                del self._chunks[partition]
+        return renewals
+
+    def take_all(self) -> list[tuple[TopicPartition, Ack]]:
+        """Return everything: there is nobody to say it to."""
+        everything = [
+            (partition, ack)
+            for partition, chunks in self._chunks.items()
+            for chunk in chunks
+            for ack in chunk.acks.values()
+        ]
+        self._chunks.clear()
+        return everything
+
+    def refused(self, partition: TopicPartition, acks: list[Ack]) -> bool:
+        """Keep refused ones, in two halves; return False if it is but one, which is lost."""
+        if len(acks) < 2:
+            return False
+        middle = len(acks) // 2
+        chunks = self._chunks.setdefault(partition, deque())
+        chunks.appendleft(_Chunk(islice(acks, middle, None), is_closed=True))
+        chunks.appendleft(_Chunk(islice(acks, middle), is_closed=True))
+        return True
+
+    def _next(self, partition: TopicPartition) -> list[Ack]:
+        chunks = self._chunks[partition]
+        acks = chunks.popleft().acks
+        if not chunks:
+            del self._chunks[partition]
+        return [acks[offset] for offset in sorted(acks)]
