@@ -40,6 +40,7 @@ from .errors import (
 from .idcs import Everywhere, everywhere
 from .producer import BufferFull, BulkDelivery, Delivery, Producer, Spooled
 from .producer.options import Acks
+from .queue import Job, JobGivenUp, Queue
 from .share import AcknowledgementLost, ShareConsumer, ShareRecord
 from .types import (
     EARLIEST,
@@ -93,6 +94,8 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "GroupOffset",
+    "Job",
+    "JobGivenUp",
     "LogDir",
     "LogTruncated",
     "MemberDescription",
@@ -107,6 +110,7 @@ __all__ = [
     "PartitionRecords",
     "Producer",
     "ProducerState",
+    "Queue",
     "Reassignment",
     "RecordMetadata",
     "ReplicaSize",

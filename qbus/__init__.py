@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from qbus.clients.blocking.admin import Admin
     from qbus.clients.blocking.consumer import Consumer
     from qbus.clients.blocking.producer import Producer
+    from qbus.clients.blocking.queue import Queue
     from qbus.clients.blocking.share import ShareConsumer
     from qbus.clients.errors import (
         ClientClosed,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     )
     from qbus.clients.idcs import Everywhere, everywhere
     from qbus.clients.producer import BufferFull, BulkDelivery, Delivery, Spooled
+    from qbus.clients.queue import Job, JobGivenUp
     from qbus.clients.share import AcknowledgementLost, ShareRecord
     from qbus.clients.types import (
         EARLIEST,
@@ -76,6 +78,8 @@ __all__ = [
     "Delivery",
     "ErrorCode",
     "Everywhere",
+    "Job",
+    "JobGivenUp",
     "LogTruncated",
     "NewTopic",
     "NoOffset",
@@ -86,6 +90,7 @@ __all__ = [
     "Producer",
     "ProducerState",
     "QbusError",
+    "Queue",
     "Reassignment",
     "RecordMetadata",
     "RequestTimedOut",
@@ -102,6 +107,7 @@ _SYNC_CLIENTS = {
     "Admin": "clients.blocking.admin",
     "Consumer": "clients.blocking.consumer",
     "Producer": "clients.blocking.producer",
+    "Queue": "clients.blocking.queue",
     "ShareConsumer": "clients.blocking.share",
 }
 _HOMES = ("errors", "records", "clients")

@@ -1,0 +1,384 @@
+"""The asyncio client of one queue of jobs."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from qbus import jobs
+from qbus.clock import SystemClock
+from qbus.delay import DELAYED_OFFSET, TTL
+from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError
+from qbus.records import Buffer
+from qbus.records.record import Headers
+
+from ..admin import Admin
+from ..net.cluster import Cluster
+from ..producer import Producer
+from ..producer.delays import milliseconds_of
+from ..producer.partitioner import partition_for_key
+from ..share import ShareConsumer, ShareRecord
+from ..share.acknowledgements import NO_DELAY, AckType
+from ..types import Duration, TopicDescription, TopicPartition
+from .watch import JobGivenUp, JobWatch
+
+__all__ = ["Job", "JobGivenUp", "Queue"]
+
+_log = logging.getLogger(__name__)
+
+DEFAULT_TTL = "1d"
+_LONGEST_RETRY_S = 300
+_REPLICAS = 3
+_DEFAULT_LOCK = 30.0
+_LOOK_AROUND = 1.0
+_EXISTS = ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job that was taken from a queue.
+
+    ``id`` is the same on every wire. ``added``: when, in milliseconds since the Unix epoch; of a
+    delayed job, when it was due. ``deliveries``: how often it was given out, this time included.
+    ``retry``: seconds until it is given out again, 0: never.
+    """
+
+    id: str
+    queue: str
+    body: bytes
+    key: bytes | None
+    headers: Headers
+    added: int
+    deliveries: int
+    retry: int
+    record: ShareRecord
+
+
+class Queue:
+    """Adds jobs to a queue, takes jobs from it, and waits for results.
+
+    A queue is a topic, and its jobs are records that a share group takes, ``disque`` unless told
+    otherwise: what one program adds here another may take with Disque's commands, and the other way
+    round. A job is given out again until it is acknowledged: at least once. One that was added
+    with ``retry=0`` is given out at most once.
+
+    An async context manager; any number of tasks may use it. Leaving it gives back the jobs that
+    it still has.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        name: str,
+        *,
+        group: str = jobs.GROUP,
+        partitions: int | None = None,
+        request_timeout_ms: int = 30_000,
+        client_id: str = "qbus-queue",
+    ) -> None:
+        """Connect at the first call.
+
+        bootstrap: ``host:port,...``, a list of addresses, or ``zk://host:port,.../chroot``.
+        name: the queue; it is created when first used.
+        group: the share group that takes the jobs.
+        partitions: of a queue that is created; by default as many as there are brokers.
+        request_timeout_ms: how long an answer may take.
+        client_id: the name of this client in the brokers' logs.
+
+        Raises :class:`~qbus.errors.ConfigError`.
+        """
+        try:
+            self.topic = jobs.topic_of(name.encode())
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        self.name = name
+        self._group = group
+        self._partitions = partitions
+        self._cluster = Cluster(bootstrap, client_id, request_timeout_ms / 1000)
+        self._admin = Admin.over(self._cluster)
+        self._producer = Producer(
+            bootstrap,
+            linger_ms=0,
+            request_timeout_ms=request_timeout_ms,
+            delivery_timeout_ms=request_timeout_ms,
+            client_id=client_id,
+        )
+        self._consumer = ShareConsumer(
+            bootstrap,
+            group,
+            [self.topic],
+            acknowledge="explicit",
+            acquire="records",
+            max_poll_records=1,
+            request_timeout_ms=request_timeout_ms,
+            client_id=client_id,
+        )
+        self._watch = JobWatch(self._cluster, group)
+        self._clock = SystemClock()
+        self._taking = asyncio.Lock()
+        self._making = asyncio.Lock()
+        self._held: dict[str, tuple[Job, float]] = {}
+        self._renewing: asyncio.Task[None] | None = None
+        self._next_partition = 0
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name} of {self._cluster.name}: {len(self._held)} jobs held>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Adding.
+
+    async def create(self) -> bool:
+        """Create the queue; return False if it is there already.
+
+        With a partition for each broker, on up to three brokers each.
+        """
+        brokers = len((await self._admin.describe_cluster()).nodes)
+        try:
+            await self._admin.create_topic(
+                self.topic,
+                partitions=self._partitions or brokers,
+                replication_factor=min(_REPLICAS, brokers),
+                config={"qbus.delay.enable": "true"},
+            )
+        except ApiError as error:
+            if error.code is not _EXISTS:
+                raise
+            return False
+        return True
+
+    async def add(
+        self,
+        body: Buffer,
+        *,
+        delay: Duration | None = None,
+        ttl: Duration = DEFAULT_TTL,
+        retry: Duration | None = None,
+        key: Buffer | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> str:
+        """Add a job, and return its id when it is stored.
+
+        delay: do not give it out before so long.
+        ttl: after so long it is not worth doing: it goes to the dead letter topic, if any.
+        retry: give it out again when it was not acknowledged for so long; 0: give it out at most
+            once. By default a tenth of ``ttl``, at most 5 minutes.
+        key: jobs with a key go to the same partition as all with that key.
+        headers: further headers of its record.
+
+        Raises :class:`~qbus.errors.ApiError`, and ValueError for durations that make no sense.
+        """
+        options = _options(delay, ttl, retry)
+        described = await self._topic()
+        partition = self._partition_for(key, len(described.partitions))
+        leader = described.partitions[partition].leader
+        cluster_id = self._cluster.metadata.cluster_id
+        options = options._replace(node=jobs.node_name(cluster_id, leader)[:8])
+        now = self._clock.time_ms()
+        due = None if delay is None else now + milliseconds_of("delay", delay)
+        stored = await self._producer.send_and_wait(
+            self.topic,
+            body,
+            key,
+            (*options.headers(), *headers),
+            partition,
+            now,
+            deliver_at=due,
+        )
+        seconds = (now if due is None else due) // 1000
+        topic_id = described.topic_id.bytes
+        return jobs.encode_id(topic_id, partition, stored.offset, options, seconds)
+
+    def _partition_for(self, key: Buffer | None, count: int) -> int:
+        if key is not None:
+            return partition_for_key(key, count)
+        self._next_partition += 1
+        return self._next_partition % count
+
+    async def _topic(self) -> TopicDescription:
+        """Return the topic, which is created if there is none."""
+        try:
+            await self._cluster.need([self.topic])
+            return self._cluster.metadata.topic(self.topic)
+        except ApiError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+        async with self._making:
+            await self.create()
+            return await self._admin.describe_topic(self.topic)
+
+    # Taking.
+
+    async def get(self, timeout: float = 1.0) -> Job | None:
+        """Return the next job, waiting up to ``timeout`` seconds for one; None: there was none.
+
+        A job that is given out at least once is this program's until its ``retry`` is over, or
+        longer if :meth:`working` says so; what it acknowledged by then nobody gets again.
+        """
+        deadline = time.monotonic() + timeout
+        await self._topic()
+        async with self._taking:
+            while True:
+                left = max(deadline - time.monotonic(), 0.0)
+                records = await self._consumer.poll(left, max_records=1)
+                if not records:
+                    return None
+                if (job := await self._taken(records[0])) is not None:
+                    return job
+
+    def __aiter__(self) -> AsyncIterator[Job]:
+        """Yield jobs for ever; asking for the next acknowledges the one before."""
+        return self._iterate()
+
+    async def _iterate(self) -> AsyncIterator[Job]:
+        while True:
+            job = await self.get(_LOOK_AROUND)
+            if job is not None:
+                yield job
+                await self._ack_unless_told(job)
+
+    async def _ack_unless_told(self, job: Job) -> None:
+        if job.id in self._held:
+            await self.ack(job)
+
+    async def _taken(self, record: ShareRecord) -> Job | None:
+        job = self._job(record, await self._topic())
+        if job.retry == 0:
+            try:
+                await self._consumer.settle(record)
+            except ApiError as error:
+                _log.warning("queue %s: job %s is not given out: %s", self.name, job.id, error)
+                return None
+            return job
+        self._held[job.id] = job, time.monotonic()
+        if self._renewing is None:
+            self._renewing = asyncio.create_task(self._renew())
+        return job
+
+    def _job(self, record: ShareRecord, described: TopicDescription) -> Job:
+        lock = self._consumer.lock_timeout or _DEFAULT_LOCK
+        options = jobs.read_options(record.headers, int(lock))
+        told, own = record.offset, {jobs.JOB, TTL}
+        for name, value in record.headers:
+            if name == DELAYED_OFFSET and value is not None and value.isdigit():
+                told = int(value)
+        return Job(
+            id=jobs.encode_id(
+                described.topic_id.bytes, record.partition, told, options, record.timestamp // 1000
+            ),
+            queue=self.name,
+            body=record.value or b"",
+            key=record.key,
+            headers=tuple(header for header in record.headers if header[0] not in own),
+            added=record.timestamp,
+            deliveries=record.deliveries,
+            retry=options.retry,
+            record=record,
+        )
+
+    async def _renew(self) -> None:
+        """Renew the locks of jobs whose retry time is longer than a lock."""
+        while True:
+            lock = self._consumer.lock_timeout or _DEFAULT_LOCK
+            await asyncio.sleep(lock / 3)
+            now = time.monotonic()
+            for job, since in list(self._held.values()):
+                if job.retry > lock and now + lock < since + job.retry + lock / 3:
+                    try:
+                        await self._consumer.renew(job.record)
+                    except QbusError as error:
+                        _log.warning("queue %s: job %s: %s", self.name, job.id, error)
+
+    # Saying what came of jobs.
+
+    async def ack(self, job: Job, result: Buffer | None = None) -> None:
+        """The job is done; return when that is stored.
+
+        result: what came of it, for those who :meth:`wait` for the job.
+
+        Raises :class:`~qbus.errors.ApiError`: INVALID_RECORD_STATE when somebody else may have got
+        the job meanwhile.
+        """
+        if self._held.pop(job.id, None) is None and job.retry == 0:
+            return  # it was done when it was given out
+        await self._consumer.settle(job.record, None if result is None else bytes(result))
+
+    async def nack(self, job: Job, *, delay: Duration | None = None) -> None:
+        """The job could not be done: give it out again, after ``delay``, or the group's back-off.
+
+        Raises as :meth:`ack`, and for a job that was given out at most once.
+        """
+        self._held.pop(job.id, None)
+        delay_ms = NO_DELAY if delay is None else milliseconds_of("delay", delay)
+        await self._consumer._say_and_wait(job.record[:3], AckType.RELEASE, delay_ms)
+
+    async def reject(self, job: Job) -> None:
+        """The job can never be done: it goes to the dead letter topic, if any. Raises as
+        :meth:`nack`.
+        """
+        self._held.pop(job.id, None)
+        await self._consumer._say_and_wait(job.record[:3], AckType.REJECT)
+
+    async def working(self, job: Job) -> None:
+        """The job takes longer: its time until it is given out again begins anew.
+
+        Raises as :meth:`nack`.
+        """
+        await self._consumer.renew(job.record)
+        if job.id in self._held:
+            self._held[job.id] = job, time.monotonic()
+
+    # Waiting.
+
+    async def wait(self, job_id: str, timeout: float | None = None) -> bytes | None:
+        """Wait until a job is done; return its result, or None if it has none.
+
+        Raises :class:`~qbus.JobGivenUp` when it will not be done, TimeoutError after ``timeout``
+        seconds, ValueError for an id that is none of this queue, and
+        :class:`~qbus.errors.ApiError`: OFFSET_OUT_OF_RANGE for a job that is gone long since.
+        """
+        parsed = jobs.parse_id(job_id)
+        described = await self._topic()
+        if parsed is None or not parsed.is_in(described.topic_id.bytes):
+            raise ValueError(f"{job_id!r} is the id of no job of queue {self.name}")
+        place = TopicPartition(self.topic, parsed.partition)
+        async with asyncio.timeout(timeout):
+            return await self._watch.wait(place, parsed.offset, is_delayed=parsed.is_delayed)
+
+    async def close(self) -> None:
+        """Give back the jobs that this program still has, and close."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+        self._held.clear()
+        try:
+            await self._consumer.close(accept=False)
+            await self._watch.close()
+            await self._producer.close()
+        finally:
+            await self._cluster.close()
+
+
+def _options(delay: Duration | None, ttl: Duration, retry: Duration | None) -> jobs.JobOptions:
+    """What a job is added with, in whole seconds. Raises ValueError."""
+    ttl_s = _seconds("ttl", ttl)
+    delay_s = 0 if delay is None else _seconds("delay", delay)
+    if ttl_s < 1:
+        raise ValueError(f"a job lives for a second at least, not {ttl}")
+    if delay_s >= ttl_s:
+        raise ValueError(f"a job with a delay of {delay} would not live longer than {ttl}")
+    if retry is None:
+        retry_s = max(min(ttl_s // 10, _LONGEST_RETRY_S), 1)
+    else:
+        retry_s = _seconds("retry", retry)
+    return jobs.JobOptions(ttl_s, retry_s, delay_s)
+
+
+def _seconds(what: str, duration: Duration) -> int:
+    return -(-milliseconds_of(what, duration) // 1000)
