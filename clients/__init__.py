@@ -24,6 +24,7 @@ from .admin.types import (
     DelayedRecords,
     NewTopic,
     ProducerState,
+    QueueState,
     Reassignment,
     TopicRef,
 )
@@ -111,6 +112,7 @@ __all__ = [
     "Producer",
     "ProducerState",
     "Queue",
+    "QueueState",
     "Reassignment",
     "RecordMetadata",
     "ReplicaSize",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         DelayedRecords,
         NewTopic,
         ProducerState,
+        QueueState,
         Reassignment,
     )
     from qbus.clients.blocking.admin import Admin
@@ -91,6 +92,7 @@ __all__ = [
     "ProducerState",
     "QbusError",
     "Queue",
+    "QueueState",
     "Reassignment",
     "RecordMetadata",
     "RequestTimedOut",

@@ -39,6 +39,7 @@ from qbus.wire.messages.list_partition_reassignments import ListPartitionReassig
 from qbus.wire.messages.metadata import MetadataResponse
 from qbus.wire.messages.offset_commit import OffsetCommitResponse
 from qbus.wire.messages.offset_delete import OffsetDeleteResponse
+from qbus.wire.messages.queue_offsets import QueueOffsetsResponse
 
 from ..committed import commit_request, fetch_committed
 from ..errors import PartialFailure, api_error, check
@@ -73,6 +74,7 @@ from .types import (
     DelayedRecords,
     NewTopic,
     ProducerState,
+    QueueState,
     Reassignment,
     TopicRef,
 )
@@ -450,6 +452,41 @@ class Admin:
         place = TopicPartition(topic, partition)
         found = await ask_leaders(self._cluster, [place], ask)
         return next(iter(found[place].records), None)
+
+    async def describe_queues(
+        self, group: str, partitions: Iterable[Partition] | None = None
+    ) -> dict[TopicPartition, QueueState]:
+        """Return what a share group did in each partition; None: wherever it did something.
+
+        Brokers that are not Qbus's answer UNSUPPORTED_VERSION.
+        """
+        if partitions is None:
+            return await self._find_queues(group)
+
+        async def ask(node: int, led: list[TopicPartition]) -> Outcomes[TopicPartition, QueueState]:
+            response: QueueOffsetsResponse = await self._cluster.ask(
+                node, ApiKey.QUEUE_OFFSETS, messages.describe_queues(group, led)
+            )
+            return messages.described_queues(response)
+
+        return await ask_leaders(self._cluster, named(partitions), ask)
+
+    async def _find_queues(self, group: str) -> dict[TopicPartition, QueueState]:
+        async def ask(node: int) -> dict[TopicPartition, QueueState]:
+            async def attempt() -> dict[TopicPartition, QueueState]:
+                response: QueueOffsetsResponse = await self._cluster.ask(
+                    node, ApiKey.QUEUE_OFFSETS, messages.describe_queues(group, None)
+                )
+                found = messages.described_queues(response)
+                return {
+                    place: state for place, state in found.items() if isinstance(state, QueueState)
+                }
+
+            return await retrying(attempt, self._cluster.request_timeout)
+
+        await self._find_brokers()
+        found = results_or_raise(await ask_each(self._cluster.metadata.nodes, ask))
+        return {place: state for of_one in found.values() for place, state in of_one.items()}
 
     # Configuration.
 

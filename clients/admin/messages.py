@@ -76,6 +76,9 @@ from qbus.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
+from qbus.wire.messages.queue_offsets import PartitionRequest as WantedQueue
+from qbus.wire.messages.queue_offsets import QueueOffsetsRequest, QueueOffsetsResponse
+from qbus.wire.messages.queue_offsets import TopicRequest as QueuesOfTopic
 
 from ..errors import api_error, check
 from ..net.metadata import describe
@@ -98,6 +101,7 @@ from .types import (
     DelayedRecords,
     NewTopic,
     ProducerState,
+    QueueState,
     Reassignment,
     TopicRef,
 )
@@ -106,6 +110,7 @@ _CONSUMER_PROTOCOL = "consumer"
 _DEAD = "Dead"
 _PREFERRED, _UNCLEAN = 0, 1
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+_DESCRIBE = 0
 
 
 def topic_error(topic: TopicRef, code: int, message: str | None) -> ApiError | None:
@@ -434,6 +439,49 @@ def describe_producers(partitions: Iterable[TopicPartition]) -> DescribeProducer
             for topic, indexes in by_topic(partitions).items()
         ]
     )
+
+
+def describe_queues(group: str, partitions: Iterable[TopicPartition] | None) -> QueueOffsetsRequest:
+    """Return the request for what ``group`` did in ``partitions``; None: in all that are led."""
+    return QueueOffsetsRequest(
+        action=_DESCRIBE,
+        group_id=group,
+        topics=None
+        if partitions is None
+        else [
+            QueuesOfTopic(
+                name=topic,
+                partitions=[WantedQueue(partition_index=index) for index in indexes],
+            )
+            for topic, indexes in by_topic(partitions).items()
+        ],
+    )
+
+
+def described_queues(response: QueueOffsetsResponse) -> Outcomes[TopicPartition, QueueState]:
+    """Return what a group did in each partition."""
+    check(response.error_code)
+    outcomes: Outcomes[TopicPartition, QueueState] = {}
+    for topic in response.topics:
+        for found in topic.partitions:
+            index = found.partition_index
+            error = _partition_error(topic.name, index, found.error_code, found.error_message)
+            outcomes[TopicPartition(topic.name, index)] = error or QueueState(
+                start_offset=found.start_offset,
+                length=found.length,
+                in_flight=found.in_flight,
+                delayed=found.delayed,
+                oldest_ms=None if found.oldest_ms < 0 else found.oldest_ms,
+                taken=found.taken,
+                acknowledged=found.acknowledged,
+                released=found.released,
+                timeouts=found.timeouts,
+                dead_letters=found.dead_letters,
+                dropped=found.dropped,
+                filtered=found.filtered,
+                expired=found.expired,
+            )
+    return outcomes
 
 
 def describe_delayed(

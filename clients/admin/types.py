@@ -77,6 +77,31 @@ class DelayedRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueState:
+    """What a share group did in a partition, which its leader knows.
+
+    ``start_offset``: the group is done with all records before it; -1: it has done nothing here.
+    ``length`` records wait to be given out, ``in_flight`` are given out, ``delayed`` wait for a
+    time after they came back. ``oldest_ms``: the age of the oldest that is not done; None: there is
+    none. The rest counts records since the leader leads.
+    """
+
+    start_offset: int
+    length: int
+    in_flight: int
+    delayed: int
+    oldest_ms: int | None
+    taken: int
+    acknowledged: int
+    released: int
+    timeouts: int
+    dead_letters: int
+    dropped: int
+    filtered: int
+    expired: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerState:
     """What a partition remembers of a producer; -1 where nothing is known.
 

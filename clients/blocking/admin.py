@@ -58,6 +58,7 @@ class Admin:
     delete_records = blocking(_Admin.delete_records)
     describe_producers = blocking(_Admin.describe_producers)
     describe_delayed = blocking(_Admin.describe_delayed)
+    describe_queues = blocking(_Admin.describe_queues)
     read_delayed = blocking(_Admin.read_delayed)
 
     describe_config = blocking(_Admin.describe_config)

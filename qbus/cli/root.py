@@ -16,6 +16,8 @@ COMMANDS = {
     "topic": Entry("topic.command:topic", "Create, list, describe, alter and delete topics."),
     "group": Entry("group.command:group", "List, describe, reset and delete consumer groups."),
     "delay": Entry("delay:delay", "Show the delayed records of topics."),
+    "queue": Entry("queue.command:queue", "Add jobs to queues, work on them, watch them."),
+    "trace": Entry("trace:trace", "Show what became of a record or a job, step by step."),
     "produce": Entry("produce.command:produce", "Send the lines of a file or of stdin to a topic."),
     "consume": Entry("consume.command:consume", "Print the records of a topic."),
     "reassign": Entry("reassign.command:reassign", "Move partitions to other brokers."),

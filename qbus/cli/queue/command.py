@@ -1,0 +1,341 @@
+"""`qbus queue`: create, add, work, peek, stat, redrive, pause."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qbus.cli.completing import topics
+from qbus.cli.lazy import OrderedGroup
+from qbus.cli.options import client_command, config_option
+from qbus.cli.output import emit
+from qbus.cli.parameters import IntRange, delay_text, header
+
+if TYPE_CHECKING:
+    from qbus.cli.output import Document
+
+_group_option = click.option(
+    "--group",
+    metavar="GROUP",
+    default="disque",
+    show_default=True,
+    help="The share group that takes the jobs.",
+)
+_queue_argument = click.argument("name", metavar="QUEUE", shell_complete=topics)
+
+
+@click.group(cls=OrderedGroup)
+def queue() -> None:
+    """Add jobs to queues, work on them, watch them.
+
+    A queue is a topic, and a job a record of it, which one worker at a time has until it is done.
+    """
+
+
+@queue.command()
+@_queue_argument
+@click.option("--partitions", type=IntRange(1), metavar="N", help="Default: the number of brokers.")
+@click.option(
+    "--replication-factor",
+    type=IntRange(1),
+    metavar="N",
+    help="Default: 3, or the number of brokers if that is less.",
+)
+@config_option
+@click.option(
+    "--dead-letters",
+    metavar="TOPIC",
+    shell_complete=topics,
+    help="Where jobs go that could not be done; of all queues of the group.",
+)
+@click.option("--if-not-exists", is_flag=True, help="An existing queue is no error.")
+@_group_option
+@client_command
+async def create(
+    *,
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    config: tuple[tuple[str, str], ...],
+    dead_letters: str | None,
+    if_not_exists: bool,
+    group: str,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Create QUEUE. One that does not exist is also created when a job is added to it."""
+    from qbus.cli.queue.topics import create_queue, topic_of
+    from qbus.cli.session import administration
+
+    topic = topic_of(name)
+    async with administration(bootstrap) as admin:
+        document = await create_queue(
+            admin,
+            topic,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            config=dict(config),
+            is_needed=not if_not_exists,
+        )
+        if dead_letters is not None:
+            await _set_dead_letters(admin, group, dead_letters)
+    emit({"queue": name, **document}, _created, as_json=as_json)
+
+
+async def _set_dead_letters(admin: Any, group: str, topic: str) -> None:
+    from qbus.clients.types import ConfigKind
+
+    await admin.alter_config(
+        ConfigKind.GROUP, group, set={"errors.deadletterqueue.topic.name": topic}
+    )
+
+
+def _created(document: "Document") -> str:
+    from qbus.cli.units import counted
+
+    what = f"queue {document['queue']}"
+    if not document["created"]:
+        return f"There is a {what} already."
+    return f"Created {what} with {counted(document['partitions'], 'partition')}."
+
+
+@queue.command()
+@_queue_argument
+@click.argument("bodies", metavar="[BODY]...", nargs=-1)
+@click.option("--delay", type=delay_text, metavar="15m", help="Do not give the jobs out before.")
+@click.option(
+    "--ttl",
+    type=delay_text,
+    metavar="1d",
+    default="1d",
+    show_default=True,
+    help="After so long a job is not worth doing.",
+)
+@click.option(
+    "--retry",
+    type=delay_text,
+    metavar="5m",
+    help="Give a job out again when it was not done for so long; 0: give it out at most once."
+    " Default: a tenth of --ttl, at most 5m.",
+)
+@click.option("--key", metavar="K", help="Jobs with a key share a partition.")
+@click.option(
+    "--header",
+    "headers",
+    type=header,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A header of every job; may be repeated.",
+)
+@click.option("--wait", is_flag=True, help="Wait until the jobs are done, and print their results.")
+@_group_option
+@client_command
+async def add(
+    *,
+    name: str,
+    bodies: tuple[str, ...],
+    delay: str | None,
+    ttl: str,
+    retry: str | None,
+    key: str | None,
+    headers: tuple[tuple[str, bytes], ...],
+    wait: bool,
+    group: str,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Add a job to QUEUE for each BODY, or else for each line of stdin; print their ids."""
+    from qbus.cli.queue.adding import add_jobs, bodies_of_stdin
+
+    options: dict[str, Any] = {"delay": delay, "ttl": ttl, "retry": retry, "headers": headers}
+    if key is not None:
+        options["key"] = os.fsencode(key)
+    source = [os.fsencode(body) for body in bodies] if bodies else bodies_of_stdin()
+    await add_jobs(bootstrap, name, group, source, options, wait=wait, as_json=as_json)
+
+
+@queue.command()
+@_queue_argument
+@click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True)
+@click.option(
+    "--parallel",
+    type=IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How many commands run at once.",
+)
+@click.option("--count", type=IntRange(1), metavar="N", help="End after so many jobs.")
+@click.option(
+    "--idle", type=delay_text, metavar="10s", help="End when there was no job for so long."
+)
+@click.option(
+    "--backoff",
+    type=delay_text,
+    metavar="30s",
+    help="How long a job waits that could not be done. Default: as the group says.",
+)
+@click.option(
+    "--result", is_flag=True, help="Keep what the command prints on stdout as the job's result."
+)
+@_group_option
+@client_command
+async def work(
+    *,
+    name: str,
+    command: tuple[str, ...],
+    parallel: int,
+    count: int | None,
+    idle: str | None,
+    backoff: str | None,
+    result: bool,
+    group: str,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Run COMMAND for each job of QUEUE, until Ctrl-C.
+
+    It has the job's body on stdin, and in its environment QBUS_QUEUE, QBUS_JOB_ID, QBUS_JOB_KEY,
+    QBUS_DELIVERIES, QBUS_TOPIC, QBUS_PARTITION and QBUS_OFFSET. If its exit code is 0, the job is
+    done; otherwise it is given out again. While it runs, nobody else gets the job.
+    """
+    from qbus.cli.queue.working import Work
+
+    working = Work(name, command, backoff=backoff, keeps_result=result)
+    document = await working.run(bootstrap, group, parallel=parallel, count=count, idle=idle)
+    emit(document, _worked, as_json=as_json)
+
+
+def _worked(document: "Document") -> str:
+    from qbus.cli.units import counted
+
+    text = f"Did {counted(document['done'], 'job')} of {document['queue']}"
+    if document["failed"]:
+        text += f"; {counted(document['failed'], 'attempt')} failed"
+    if document["lost"]:
+        text += f"; {counted(document['lost'], 'job')} went to somebody else meanwhile"
+    return f"{text}."
+
+
+@queue.command()
+@_queue_argument
+@click.option(
+    "--limit", type=IntRange(1), default=10, show_default=True, metavar="N", help="How many."
+)
+@click.option("--newest", is_flag=True, help="The last ones first.")
+@_group_option
+@client_command
+async def peek(
+    *, name: str, limit: int, newest: bool, group: str, bootstrap: str, as_json: bool
+) -> None:
+    """Show the jobs of QUEUE that are not done, without taking them: the oldest first.
+
+    Those that workers have at the moment are among them. Reads the queue's log from the first job
+    that is not done.
+    """
+    from qbus.cli.queue.peeking import peek_jobs
+    from qbus.cli.queue.tables import jobs_table
+    from qbus.cli.queue.topics import topic_of
+    from qbus.cli.session import administration
+
+    async with administration(bootstrap) as admin:
+        found = await peek_jobs(admin, topic_of(name), group, limit, newest=newest)
+    emit({"queue": name, "jobs": found}, jobs_table, as_json=as_json)
+
+
+@queue.command()
+@click.argument("names", metavar="[QUEUE]...", nargs=-1, shell_complete=topics)
+@click.option("--watch", is_flag=True, help="Refresh every second until Ctrl-C.")
+@_group_option
+@client_command
+async def stat(
+    *, names: tuple[str, ...], watch: bool, group: str, bootstrap: str, as_json: bool
+) -> None:
+    """Show how many jobs wait, and are worked on, and how old the oldest is.
+
+    Without a QUEUE: every topic that the group takes records of.
+    """
+    from qbus.cli.queue.tables import queues_table
+    from qbus.cli.queue.topics import read_queues
+    from qbus.cli.running import watching
+    from qbus.cli.session import administration
+
+    async with administration(bootstrap) as admin:
+        if watch:
+            await watching(lambda: read_queues(admin, names, group), queues_table, as_json=as_json)
+        documents = await read_queues(admin, names, group)
+    emit(documents, queues_table, as_json=as_json)
+
+
+@queue.command()
+@click.argument("topic", metavar="TOPIC", shell_complete=topics)
+@click.option(
+    "--to",
+    "queue_name",
+    metavar="QUEUE",
+    shell_complete=topics,
+    help="Where to put them. Default: where each came from.",
+)
+@click.option("--count", type=IntRange(1), metavar="N", help="At most so many. Default: all.")
+@click.option(
+    "--group",
+    metavar="GROUP",
+    default="qbus-redrive",
+    show_default=True,
+    help="The share group that takes the dead letters, and so remembers which were put back.",
+)
+@client_command
+async def redrive(
+    *,
+    topic: str,
+    queue_name: str | None,
+    count: int | None,
+    group: str,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Put the dead letters in TOPIC back into their queues.
+
+    Ends when there are no more. A dead letter that the command is interrupted at may be put back
+    twice.
+    """
+    from qbus.cli.queue.redriving import redrive_letters
+    from qbus.cli.queue.topics import topic_of
+
+    to = None if queue_name is None else topic_of(queue_name)
+    document = await redrive_letters(bootstrap, topic, to, count, group)
+    emit(document, _redriven, as_json=as_json)
+
+
+def _redriven(document: "Document") -> str:
+    from qbus.cli.units import counted
+
+    text = f"Put back {counted(document['records'], 'record')} of {document['topic']}"
+    if document["skipped"]:
+        text += f"; left {counted(document['skipped'], 'record')} that name no queue"
+    return f"{text}."
+
+
+@queue.command()
+@_queue_argument
+@click.argument("what", metavar="in|out|all|none", type=click.Choice(["in", "out", "all", "none"]))
+@client_command
+async def pause(*, name: str, what: str, bootstrap: str, as_json: bool) -> None:
+    """Pause QUEUE: take no jobs in, give none out, neither; or none: let it go on."""
+    from qbus.cli.queue.topics import topic_of
+    from qbus.cli.session import administration
+    from qbus.clients.types import ConfigKind
+
+    async with administration(bootstrap) as admin:
+        await admin.alter_config(ConfigKind.TOPIC, topic_of(name), set={"qbus.queue.pause": what})
+    emit({"queue": name, "paused": what}, _paused, as_json=as_json)
+
+
+def _paused(document: "Document") -> str:
+    said = {
+        "in": "takes no jobs in",
+        "out": "gives no jobs out",
+        "all": "neither takes jobs in nor gives them out",
+        "none": "is not paused",
+    }
+    return f"Queue {document['queue']} {said[document['paused']]}."

@@ -1,0 +1,67 @@
+"""Tables of queues and of jobs."""
+
+from typing import TYPE_CHECKING, Any
+
+from qbus.cli.output import table
+from qbus.cli.units import format_moment, format_seconds, format_size
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_SHOWN = 60
+
+
+def queues_table(queues: list[dict[str, Any]]) -> "RenderableType":
+    """One line for each queue."""
+    if not queues:
+        return "No queues yet: add a job with 'qbus queue add QUEUE BODY'."
+    return table(
+        "queue",
+        "#waiting",
+        "#in work",
+        "#delayed",
+        "#oldest",
+        "#given out",
+        "#done",
+        "#given back",
+        "#timed out",
+        "#dead letters",
+        rows=(
+            (
+                one["queue"],
+                one["length"],
+                one["in_flight"],
+                one["delayed"],
+                None if one["oldest_ms"] is None else format_seconds(one["oldest_ms"] / 1000),
+                one["taken"],
+                one["acknowledged"],
+                one["released"],
+                one["timeouts"],
+                one["dead_letters"],
+            )
+            for one in queues
+        ),
+    )
+
+
+def jobs_table(document: dict[str, Any]) -> "RenderableType":
+    """One line for each job."""
+    jobs = document["jobs"]
+    if not jobs:
+        return f"All jobs of {document['queue']} are done."
+    return table(
+        "id",
+        "added",
+        "#size",
+        "body",
+        rows=(
+            (job["id"], format_moment(job["added"]), format_size(job["size"]), _short(job["body"]))
+            for job in jobs
+        ),
+        whole=("id", "added"),
+    )
+
+
+def _short(body: str) -> str:
+    line = " ".join(body.split())
+    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."

@@ -1,0 +1,105 @@
+"""The topics that queues are, and what a share group did in them."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.jobs import queue_of
+from qbus.jobs import topic_of as topic_of_bytes
+
+if TYPE_CHECKING:
+    from qbus.cli.output import Document
+    from qbus.clients import Admin
+    from qbus.clients.admin.types import QueueState
+
+_REPLICAS = 3
+_COUNTS = (
+    "length",
+    "in_flight",
+    "delayed",
+    "taken",
+    "acknowledged",
+    "released",
+    "timeouts",
+    "dead_letters",
+    "dropped",
+    "filtered",
+    "expired",
+)
+
+
+def topic_of(name: str) -> str:
+    """The topic of a queue. Raises click.BadParameter."""
+    try:
+        return topic_of_bytes(name.encode("utf-8", "surrogateescape"))
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from error
+
+
+async def create_queue(
+    admin: "Admin",
+    topic: str,
+    *,
+    partitions: int | None,
+    replication_factor: int | None,
+    config: dict[str, str],
+    is_needed: bool,
+) -> "Document":
+    """Create the topic of a queue; ``is_needed``: an existing one is an error."""
+    brokers = len((await admin.describe_cluster()).nodes)
+    created = True
+    try:
+        await admin.create_topic(
+            topic,
+            partitions=partitions or brokers,
+            replication_factor=replication_factor or min(_REPLICAS, brokers),
+            config={"qbus.delay.enable": "true", **config},
+        )
+    except ApiError as error:
+        if is_needed or error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+        created = False
+    described = await admin.describe_topic(topic)
+    return {"topic": topic, "partitions": len(described.partitions), "created": created}
+
+
+async def read_queues(admin: "Admin", names: Sequence[str], group: str) -> list["Document"]:
+    """What ``group`` did in queues, or in all topics, by name."""
+    places = None
+    if names:
+        described = await admin.describe_topics(topic_of(name) for name in names)
+        places = [
+            (found.name, partition.index)
+            for found in described.values()
+            for partition in found.partitions
+        ]
+    states = await admin.describe_queues(group, places)
+    by_topic: dict[str, list[tuple[int, QueueState]]] = {}
+    for (topic, index), state in sorted(states.items()):
+        by_topic.setdefault(str(topic), []).append((index, state))
+    return [_document(topic, group, found) for topic, found in by_topic.items()]
+
+
+def _document(
+    topic: str, group: str, partitions: Iterable[tuple[int, "QueueState"]]
+) -> dict[str, Any]:
+    documents = [
+        {
+            "partition": index,
+            "start_offset": None if state.start_offset < 0 else state.start_offset,
+            "oldest_ms": state.oldest_ms,
+            **{name: getattr(state, name) for name in _COUNTS},
+        }
+        for index, state in partitions
+    ]
+    ages = [one["oldest_ms"] for one in documents if one["oldest_ms"] is not None]
+    return {
+        "queue": queue_of(topic).decode(errors="replace"),
+        "topic": topic,
+        "group": group,
+        "oldest_ms": max(ages, default=None),
+        **{name: sum(one[name] for one in documents) for name in _COUNTS},
+        "partitions": documents,
+    }

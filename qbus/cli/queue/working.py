@@ -1,0 +1,179 @@
+"""Running a command for each job of a queue."""
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from qbus.cli.failures import Failure, describe
+from qbus.cli.output import note
+from qbus.delay import parse_duration
+from qbus.errors import QbusError
+
+if TYPE_CHECKING:
+    from qbus.cli.output import Document
+    from qbus.clients import Job, Queue
+
+_POLL_S = 1.0
+_KILL_AFTER_S = 5.0
+_SHORTEST_RENEWAL_S = 1.0
+
+
+class Work:
+    """Runs ``command`` with each job's body on stdin; its exit code says what became of the job."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        backoff: str | None = None,
+        keeps_result: bool = False,
+    ) -> None:
+        """``backoff``: how long a failed job waits, instead of as long as the group says.
+
+        Raises Failure for a command that does not exist.
+        """
+        if shutil.which(command[0]) is None:
+            raise Failure(f"{command[0]}: there is no such command")
+        self._name = name
+        self._command = command
+        self._backoff = backoff
+        self._keeps_result = keeps_result
+        self._done = self._failed = self._lost = 0
+        self._begun = 0
+        self._running = 0
+        self._idle_since = 0.0
+
+    async def run(
+        self,
+        bootstrap: str,
+        group: str,
+        *,
+        parallel: int,
+        count: int | None,
+        idle: str | None,
+    ) -> "Document":
+        """Work until ``count`` jobs were begun, or there was none for ``idle``; count them."""
+        from qbus.cli.session import REQUEST_TIMEOUT_MS, ensure_reachable
+        from qbus.clients import Queue
+
+        await ensure_reachable(bootstrap)
+        began = time.monotonic()
+        idle_s = None if idle is None else parse_duration(idle) / 1000
+        self._idle_since = began
+        timeout_ms = REQUEST_TIMEOUT_MS
+        try:
+            async with (
+                Queue(bootstrap, self._name, group=group, request_timeout_ms=timeout_ms) as queue,
+                asyncio.TaskGroup() as workers,
+            ):
+                for _ in range(parallel):
+                    workers.create_task(self._work(queue, count, idle_s))
+        except ExceptionGroup as error:
+            raise error.exceptions[0] from error
+        return {
+            "queue": self._name,
+            "done": self._done,
+            "failed": self._failed,
+            "lost": self._lost,
+            "seconds": round(time.monotonic() - began, 3),
+        }
+
+    async def _work(self, queue: "Queue", count: int | None, idle_s: float | None) -> None:
+        while count is None or self._begun < count:
+            self._begun += 1
+            job = await queue.get(_POLL_S)
+            if job is None:
+                self._begun -= 1
+                if idle_s is not None and self._idle_for() >= idle_s:
+                    return
+                continue
+            self._running += 1
+            try:
+                await self._do(queue, job)
+            finally:
+                self._running -= 1
+                self._idle_since = time.monotonic()
+
+    def _idle_for(self) -> float:
+        """Seconds since the last command ended."""
+        return 0.0 if self._running else time.monotonic() - self._idle_since
+
+    async def _do(self, queue: "Queue", job: "Job") -> None:
+        renewing = asyncio.create_task(_keep(queue, job))
+        try:
+            code, output = await self._execute(job)
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+        try:
+            if code == 0:
+                await queue.ack(job, output)
+                self._done += 1
+            else:
+                self._failed += 1
+                note(f"qbus: job {job.id}: {self._command[0]} ended with {code}")
+                if job.retry:
+                    await queue.nack(job, delay=self._backoff)
+        except QbusError as error:
+            self._lost += 1
+            note(f"qbus: job {job.id}: {describe(error)}")
+
+    async def _execute(self, job: "Job") -> tuple[int, bytes | None]:
+        """Run the command; return its exit code, negative for a signal, and its result."""
+        sys.stdout.flush()
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=PIPE if job.body else DEVNULL,
+            stdout=PIPE if self._keeps_result else None,
+            env={**os.environ, **_environment(job)},
+        )
+        try:
+            output, _ = await process.communicate(job.body or None)
+        except BaseException:
+            await _end(process)
+            raise
+        assert process.returncode is not None
+        return process.returncode, output
+
+
+def _environment(job: "Job") -> dict[str, str]:
+    key = {} if job.key is None else {"QBUS_JOB_KEY": os.fsdecode(job.key.replace(b"\0", b""))}
+    return {
+        "QBUS_QUEUE": job.queue,
+        "QBUS_JOB_ID": job.id,
+        "QBUS_DELIVERIES": str(job.deliveries),
+        "QBUS_TOPIC": job.record.topic,
+        "QBUS_PARTITION": str(job.record.partition),
+        "QBUS_OFFSET": str(job.record.offset),
+        **key,
+    }
+
+
+async def _keep(queue: "Queue", job: "Job") -> None:
+    """Keep others from getting a job while its command runs."""
+    while job.retry:
+        await asyncio.sleep(max(job.retry / 2, _SHORTEST_RENEWAL_S))
+        try:
+            await queue.working(job)
+        except QbusError as error:
+            note(f"qbus: job {job.id}: {describe(error)}")
+            return
+
+
+async def _end(process: Process) -> None:
+    """End a command: first asking it."""
+    with suppress(ProcessLookupError):
+        process.terminate()
+        try:
+            async with asyncio.timeout(_KILL_AFTER_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
