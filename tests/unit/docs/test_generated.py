@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import click
@@ -64,5 +65,6 @@ def test_example_commands_exist_with_their_options(line: str, words: list[str]) 
         for parameter in command.params
         for name in (*parameter.opts, *parameter.secondary_opts)
     }
-    used = {word.partition("=")[0] for word in words if word.startswith("-") and len(word) > 1}
+    own = takewhile(lambda word: word != "--", words)
+    used = {word.partition("=")[0] for word in own if word.startswith("-") and len(word) > 1}
     assert used <= known | {"--help"}, line
