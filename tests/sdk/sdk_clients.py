@@ -23,6 +23,12 @@ class SdkClients(ABC):
         """A consumer, to enter with ``async with``."""
         return self._make("Consumer", bootstrap, options)
 
+    def share_consumer(
+        self, bootstrap: str | Sequence[str], group: str, topics: Sequence[str], **options: Any
+    ) -> Any:
+        """A member of a share group, to enter with ``async with``."""
+        return self._make("ShareConsumer", bootstrap, {"group": group, "topics": topics, **options})
+
     def admin(self, bootstrap: str | Sequence[str], **options: Any) -> Any:
         """An admin client, to enter with ``async with``."""
         return self._make("Admin", bootstrap, options)
