@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from qbus.delay import DELAYED_OFFSET, read_order
+from qbus.delay import DELAYED_OFFSET, DELIVER_AT, read_order
+from qbus.jobs import JobOptions, encode_id
 from qbus.records import BatchHeader, Record, iter_records
 from qbus.records.control import (
     Announcement,
@@ -20,6 +21,8 @@ from qbus.records.control import (
     decode_shared,
     iter_control,
 )
+
+from ..share.types import ShareRecord
 
 
 class Settlement(NamedTuple):
@@ -63,12 +66,33 @@ def delivered_as(batch: memoryview) -> Iterator[tuple[int, int]]:
             yield told, record.offset
 
 
-def told_offset(record: Record) -> int | None:
+def told_offset(record: Record | ShareRecord) -> int | None:
     """Return the offset that the producer of a delayed record was told; None: it was not."""
     for name, value in record.headers:
         if name == DELAYED_OFFSET and value is not None and value.isdigit():
             return int(value)
     return None
+
+
+def job_id(
+    topic_id: bytes, partition: int, record: Record | ShareRecord, options: JobOptions
+) -> str:
+    """Return the id of the job that a record is, the same that its producer was told.
+
+    So that of a delayed one has the time when it was to be due first.
+    """
+    told = told_offset(record) if options.delay else None
+    if told is None:
+        seconds = record.timestamp // 1000
+        return encode_id(topic_id, partition, record.offset, options._replace(delay=0), seconds)
+    return encode_id(topic_id, partition, told, options, _due_ms(record) // 1000)
+
+
+def _due_ms(record: Record | ShareRecord) -> int:
+    for name, value in record.headers:
+        if name == DELIVER_AT and value is not None and value.isdigit():
+            return int(value)
+    return record.timestamp
 
 
 class TraceEvent(NamedTuple):

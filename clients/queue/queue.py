@@ -9,7 +9,7 @@ from typing import Self
 
 from qbus import jobs
 from qbus.clock import SystemClock
-from qbus.delay import DELAYED_OFFSET, TTL
+from qbus.delay import TTL
 from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError
 from qbus.records import Buffer
 from qbus.records.record import Headers
@@ -22,6 +22,7 @@ from ..producer.partitioner import partition_for_key
 from ..share import ShareConsumer, ShareRecord
 from ..share.acknowledgements import NO_DELAY, AckType
 from ..types import Duration, TopicDescription, TopicPartition
+from .history import job_id
 from .watch import JobGivenUp, JobWatch
 
 __all__ = ["Job", "JobGivenUp", "Queue"]
@@ -191,7 +192,7 @@ class Queue:
             now,
             deliver_at=due,
         )
-        seconds = (now if due is None else due) // 1000
+        seconds = (stored.timestamp if due is None else due) // 1000
         topic_id = described.topic_id.bytes
         return jobs.encode_id(topic_id, partition, stored.offset, options, seconds)
 
@@ -264,14 +265,9 @@ class Queue:
     def _job(self, record: ShareRecord, described: TopicDescription) -> Job:
         lock = self._consumer.lock_timeout or _DEFAULT_LOCK
         options = jobs.read_options(record.headers, int(lock))
-        told, own = record.offset, {jobs.JOB, TTL}
-        for name, value in record.headers:
-            if name == DELAYED_OFFSET and value is not None and value.isdigit():
-                told = int(value)
+        own = {jobs.JOB, TTL}
         return Job(
-            id=jobs.encode_id(
-                described.topic_id.bytes, record.partition, told, options, record.timestamp // 1000
-            ),
+            id=job_id(described.topic_id.bytes, record.partition, record, options),
             queue=self.name,
             body=record.value or b"",
             key=record.key,

@@ -88,14 +88,12 @@ async def _left(
 
 
 def _document(record: "Record", topic_id: bytes, partition: int) -> dict[str, Any]:
-    from qbus.clients.queue.history import told_offset
+    from qbus.clients.queue.history import job_id
 
-    told = told_offset(record)
     options = jobs.read_options(record.headers, _DEFAULT_RETRY_S)
-    offset = record.offset if told is None else told
     value = record.value or b""
     return {
-        "id": jobs.encode_id(topic_id, partition, offset, options, record.timestamp // 1000),
+        "id": job_id(topic_id, partition, record, options),
         "partition": partition,
         "offset": record.offset,
         "added": record.timestamp,
