@@ -21,7 +21,7 @@ from ..producer.delays import milliseconds_of
 from ..producer.partitioner import partition_for_key
 from ..share import ShareConsumer, ShareRecord
 from ..share.acknowledgements import NO_DELAY, AckType
-from ..types import Duration, TopicDescription, TopicPartition
+from ..types import ConfigKind, Duration, TopicDescription, TopicPartition
 from .history import job_id
 from .watch import JobGivenUp, JobWatch
 
@@ -35,6 +35,7 @@ _REPLICAS = 3
 _DEFAULT_LOCK = 30.0
 _LOOK_AROUND = 1.0
 _EXISTS = ErrorCode.TOPIC_ALREADY_EXISTS
+_FROM_THE_START = {"share.auto.offset.reset": "earliest"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,8 @@ class Queue:
     async def create(self) -> bool:
         """Create the queue; return False if it is there already.
 
-        With a partition for each broker, on up to three brokers each.
+        With a partition for each broker, on up to three brokers each. A group of one's own is
+        configured to begin at the earliest job.
         """
         brokers = len((await self._admin.describe_cluster()).nodes)
         try:
@@ -152,6 +154,8 @@ class Queue:
             if error.code is not _EXISTS:
                 raise
             return False
+        if self._group != jobs.GROUP:
+            await self._admin.alter_config(ConfigKind.GROUP, self._group, set=_FROM_THE_START)
         return True
 
     async def add(

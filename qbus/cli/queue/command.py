@@ -8,11 +8,12 @@ import click
 from qbus.cli.completing import topics
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command, config_option
-from qbus.cli.output import emit
+from qbus.cli.output import emit, note
 from qbus.cli.parameters import IntRange, delay_text, header
 
 if TYPE_CHECKING:
     from qbus.cli.output import Document
+    from qbus.clients import Admin
 
 _group_option = click.option(
     "--group",
@@ -77,17 +78,20 @@ async def create(
             config=dict(config),
             is_needed=not if_not_exists,
         )
-        if dead_letters is not None:
-            await _set_dead_letters(admin, group, dead_letters)
+        await _configure(admin, group, dead_letters)
     emit({"queue": name, **document}, _created, as_json=as_json)
 
 
-async def _set_dead_letters(admin: Any, group: str, topic: str) -> None:
+async def _configure(admin: "Admin", group: str, dead_letters: str | None) -> None:
+    """Have a group of one's own begin at the earliest job, and name its dead letter topic."""
     from qbus.clients.types import ConfigKind
+    from qbus.jobs import GROUP
 
-    await admin.alter_config(
-        ConfigKind.GROUP, group, set={"errors.deadletterqueue.topic.name": topic}
-    )
+    settings = {} if group == GROUP else {"share.auto.offset.reset": "earliest"}
+    if dead_letters is not None:
+        settings["errors.deadletterqueue.topic.name"] = dead_letters
+    if settings:
+        await admin.alter_config(ConfigKind.GROUP, group, set=settings)
 
 
 def _created(document: "Document") -> str:
@@ -197,13 +201,17 @@ async def work(
 
     It has the job's body on stdin, and in its environment QBUS_QUEUE, QBUS_JOB_ID, QBUS_JOB_KEY,
     QBUS_DELIVERIES, QBUS_TOPIC, QBUS_PARTITION and QBUS_OFFSET. If its exit code is 0, the job is
-    done; otherwise it is given out again. While it runs, nobody else gets the job.
+    done; otherwise it is given out again. While it runs, nobody else gets the job. With --json,
+    what it prints goes to stderr.
     """
     from qbus.cli.queue.working import Work
 
-    working = Work(name, command, backoff=backoff, keeps_result=result)
+    working = Work(name, command, backoff=backoff, keeps_result=result, is_quiet=as_json)
     document = await working.run(bootstrap, group, parallel=parallel, count=count, idle=idle)
-    emit(document, _worked, as_json=as_json)
+    if as_json:
+        emit(document, _worked, as_json=True)
+    else:
+        note(_worked(document))  # stdout is the commands'
 
 
 def _worked(document: "Document") -> str:

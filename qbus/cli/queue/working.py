@@ -34,8 +34,11 @@ class Work:
         *,
         backoff: str | None = None,
         keeps_result: bool = False,
+        is_quiet: bool = False,
     ) -> None:
         """``backoff``: how long a failed job waits, instead of as long as the group says.
+
+        ``is_quiet``: what the command prints on stdout goes to stderr.
 
         Raises Failure for a command that does not exist.
         """
@@ -44,7 +47,7 @@ class Work:
         self._name = name
         self._command = command
         self._backoff = backoff
-        self._keeps_result = keeps_result
+        self._stdout = PIPE if keeps_result else sys.stderr if is_quiet else None
         self._done = self._failed = self._lost = 0
         self._begun = 0
         self._running = 0
@@ -131,7 +134,7 @@ class Work:
         process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=PIPE if job.body else DEVNULL,
-            stdout=PIPE if self._keeps_result else None,
+            stdout=self._stdout,
             env={**os.environ, **_environment(job)},
         )
         try:
