@@ -123,7 +123,7 @@ def test_the_way_of_a_job(qbus: Qbus, queue: str) -> None:
     assert qbus.json("trace", *place)["events"] == found["events"]
     said = qbus("trace", *place).decode()
     assert said.startswith(f"{queue}-{found['partition']} at offset {found['offset']}\n")
-    assert "given back: refused; given out 1 time so far" in said
+    assert "given back: released; given out 1 time so far" in said
     assert "no record" in qbus.failure("trace", queue, place[1], "999")
     assert "is no job's id" in qbus.failure("trace", "D-x", code=2)
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from qbus.clients.types import ConfigKind, ConfigSource
 from qbus.records import build_batch
 from qbus.records.control import (
     Change,
@@ -39,7 +40,8 @@ class FakeQueue:
         self.states: dict[tuple[str, int], dict[str, Any]] = {}
         self.configs: list[tuple[int, str, dict[str, str | None]]] = []
         broker.handlers[ApiKey.QUEUE_OFFSETS] = self._offsets
-        broker.handlers[ApiKey.DESCRIBE_CONFIGS] = _delays
+        self.group_configs: dict[str, str] = {}
+        broker.handlers[ApiKey.DESCRIBE_CONFIGS] = self._describe
         broker.handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS] = self._alter
 
     def store(self, *values: bytes, topic: str = "q", timestamp: int = 5000) -> None:
@@ -74,6 +76,19 @@ class FakeQueue:
             ]
         )
 
+    def _describe(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        (resource,) = request.resources
+        is_topic = resource.resource_type == ConfigKind.TOPIC
+        settings = {"qbus.delay.enable": "true"} if is_topic else self.group_configs
+        entries = [
+            DescribeConfigsResourceResult(
+                name=name, value=value, config_source=ConfigSource.DEFAULT
+            )
+            for name, value in settings.items()
+        ]
+        result = DescribeConfigsResult(resource_name=resource.resource_name, configs=entries)
+        return DescribeConfigsResponse(results=[result])
+
     def _alter(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
         response = IncrementalAlterConfigsResponse()
         for resource in request.resources:
@@ -85,13 +100,6 @@ class FakeQueue:
                 )
             )
         return response
-
-
-def _delays(_: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    entry = DescribeConfigsResourceResult(name="qbus.delay.enable", value="true")
-    return DescribeConfigsResponse(
-        results=[DescribeConfigsResult(resource_name="q", configs=[entry])]
-    )
 
 
 @asynccontextmanager

@@ -36,6 +36,11 @@ async def test_queues_by_name() -> None:
             assert [one["partition"] for one in found["partitions"]] == [0, 1]
             (other,) = await read_queues(admin, ["t"], "disque")
             assert (other["oldest_ms"], other["partitions"][0]["start_offset"]) == (None, None)
+            assert other["length"] == 0
+            fake.group_configs["share.auto.offset.reset"] = "earliest"
+            fake.store(b"1", b"2", topic="t")
+            (other,) = await read_queues(admin, ["t"], "disque")
+            assert other["length"] == 2
             assert await read_queues(admin, [], "disque") == [found]
         assert shown(queues_table([found]))[-1] == [
             *("q", "14", "2", "6", "12", "min", "20", "10", "4", "2", "1")
