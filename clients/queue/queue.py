@@ -34,6 +34,8 @@ _LONGEST_RETRY_S = 300
 _REPLICAS = 3
 _DEFAULT_LOCK = 30.0
 _LOOK_AROUND = 1.0
+QUEUE_CONFIG = {"qbus.delay.enable": "true", "qbus.queue.retention": "acknowledged"}
+"""The settings of topics that are created as queues, as Disque's side creates them."""
 _EXISTS = ErrorCode.TOPIC_ALREADY_EXISTS
 _FROM_THE_START = {"share.auto.offset.reset": "earliest"}
 
@@ -148,7 +150,7 @@ class Queue:
                 self.topic,
                 partitions=self._partitions or brokers,
                 replication_factor=min(_REPLICAS, brokers),
-                config={"qbus.delay.enable": "true"},
+                config=QUEUE_CONFIG,
             )
         except ApiError as error:
             if error.code is not _EXISTS:

@@ -50,6 +50,8 @@ async def create_queue(
     is_needed: bool,
 ) -> "Document":
     """Create the topic of a queue; ``is_needed``: an existing one is an error."""
+    from qbus.clients.queue.queue import QUEUE_CONFIG
+
     brokers = len((await admin.describe_cluster()).nodes)
     created = True
     try:
@@ -57,7 +59,7 @@ async def create_queue(
             topic,
             partitions=partitions or brokers,
             replication_factor=replication_factor or min(_REPLICAS, brokers),
-            config={"qbus.delay.enable": "true", **config},
+            config={**QUEUE_CONFIG, **config},
         )
     except ApiError as error:
         if is_needed or error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:

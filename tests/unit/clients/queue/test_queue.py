@@ -276,7 +276,10 @@ async def test_a_queue_is_created_when_it_is_first_used() -> None:
             assert await queue.add(b"body")
         (topic,) = asked[0].topics
         assert (topic.name, topic.num_partitions, topic.replication_factor) == ("q", 1, 1)
-        assert [(one.name, one.value) for one in topic.configs] == [("qbus.delay.enable", "true")]
+        assert {one.name: one.value for one in topic.configs} == {
+            "qbus.delay.enable": "true",
+            "qbus.queue.retention": "acknowledged",
+        }
 
 
 async def test_names_that_are_no_topics_are_escaped() -> None:
