@@ -24,6 +24,7 @@ from perf import (
     latency,
     mirror,
     partitions,
+    queues,
     requests,
     scaling,
     sdk,
@@ -34,7 +35,7 @@ from perf import (
     topics,
     workers,
 )
-from perf.peers import schedulers
+from perf.peers import job_queues, schedulers
 from perf.report import Figure, show, write_json, write_markdown
 
 CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
@@ -66,6 +67,8 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "delay-cluster": delay_scale.run_cluster,
     "delay-plain": delay_plain.run,
     "delay-enabled": delay_plain.run_enabled,
+    "queues": queues.run,
+    **{f"queues-{name}": partial(queues.run, peers=(name,)) for name in job_queues.NAMES},
     "abuse": abuse.run,
     "agent": agent.run,
     "agent-delay": agent_delay.run,
@@ -81,6 +84,7 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
 PARTS = {
     *(f"delay-{name}" for name in schedulers.NAMES),
     *(f"delay-exact-{name}" for name in delay_exact.SENDERS),
+    *(f"queues-{name}" for name in job_queues.NAMES),
 }
 
 

@@ -29,7 +29,7 @@ def fetched(folder: str, artifacts: Iterable[Artifact]) -> Path:
 
     Raises Unavailable without Java or Maven, or when Maven cannot get one of them.
     """
-    jars = _cache_root() / folder
+    jars = cache_root() / folder
     if not shutil.which("java"):
         raise Unavailable("java is not installed")
     if not jars.is_dir():
@@ -42,7 +42,7 @@ def fetched_first(choices: Mapping[str, Iterable[Artifact]]) -> Path:
 
     What is there already goes before what would have to be fetched.
     """
-    kept = [folder for folder in choices if (_cache_root() / folder).is_dir()]
+    kept = [folder for folder in choices if (cache_root() / folder).is_dir()]
     reason = Unavailable("nothing to fetch")
     for folder in kept or choices:
         try:
@@ -52,7 +52,8 @@ def fetched_first(choices: Mapping[str, Iterable[Artifact]]) -> Path:
     raise reason
 
 
-def _cache_root() -> Path:
+def cache_root() -> Path:
+    """The directory of all that is fetched, in the user's cache directory."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "qbus"
 

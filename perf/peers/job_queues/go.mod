@@ -1,0 +1,3 @@
+module qbus/perf/jobqueues
+
+go 1.26.0
