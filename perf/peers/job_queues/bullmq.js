@@ -35,28 +35,11 @@ function next(due = 0) {
 
 const nowUs = () => (performance.timeOrigin + performance.now()) * 1000;
 
-async function openTakers(workers) {
-  takers = [];
-  for (let i = 0; i < workers; i += 1) {
-    const taker = new Worker(queue, async (job) => whenTaken(job.data), {
-      connection,
-      autorun: false,
-      concurrency: 1,
-    });
-    taker.on("completed", (job) => whenDone(job.data));
-    takers.push(taker);
-  }
-  await Promise.all(takers.map((taker) => taker.waitUntilReady()));
-}
-
-// Lets all take jobs until a condition holds or the time is over. A worker runs only once.
+// Lets all take jobs until a condition holds or the time is over. They go on until they are closed.
 async function takeUntil(condition, lengthMs) {
   const deadline = performance.now() + lengthMs;
-  for (const taker of takers) taker.run();
+  for (const taker of takers) if (!taker.isRunning()) taker.run();
   while (!condition() && performance.now() < deadline) await sleep(5);
-  const workers = takers.length;
-  await Promise.all(takers.map((taker) => taker.close()));
-  await openTakers(workers);
 }
 
 const commands = {
@@ -66,9 +49,13 @@ const commands = {
   },
 
   async open(workers) {
-    for (let i = 0; i < workers; i += 1) adders.push(new Queue(queue, { connection }));
-    await Promise.all(adders.map((adder) => adder.waitUntilReady()));
-    await openTakers(Number(workers));
+    const options = { connection, autorun: false, concurrency: 1 };
+    for (let i = 0; i < workers; i += 1) {
+      adders.push(new Queue(queue, { connection }));
+      takers.push(new Worker(queue, async (job) => whenTaken(job.data), options));
+      takers[i].on("completed", (job) => whenDone(job.data));
+    }
+    await Promise.all([...adders, ...takers].map((one) => one.waitUntilReady()));
     return {};
   },
 
