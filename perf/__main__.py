@@ -69,6 +69,7 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "delay-enabled": delay_plain.run_enabled,
     "queues": queues.run,
     **{f"queues-{name}": partial(queues.run, peers=(name,)) for name in job_queues.NAMES},
+    "queues-workers": partial(queues.run, processes=2),
     "abuse": abuse.run,
     "agent": agent.run,
     "agent-delay": agent_delay.run,
@@ -84,7 +85,7 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
 PARTS = {
     *(f"delay-{name}" for name in schedulers.NAMES),
     *(f"delay-exact-{name}" for name in delay_exact.SENDERS),
-    *(f"queues-{name}" for name in job_queues.NAMES),
+    *(f"queues-{name}" for name in (*job_queues.NAMES, "workers")),
 }
 
 

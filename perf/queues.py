@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count as counter
 
 from perf.peers import job_queues
@@ -69,8 +70,13 @@ class Figures:
             self.found.setdefault((name, unit), new).add(server, value)
 
 
-def run(rounds: int, scale: float, peers: Sequence[str] = job_queues.NAMES) -> list[Figure]:
-    """Measure Qbus and those of the peers that can run here, in turn."""
+def run(
+    rounds: int, scale: float, peers: Sequence[str] = job_queues.NAMES, processes: int = 1
+) -> list[Figure]:
+    """Measure Qbus and those of the peers that can run here, in turn.
+
+    ``processes``: Qbus is a broker with so many workers; nothing is said of memory then.
+    """
     present = []
     for name in peers:
         reason = job_queues.missing(name)
@@ -83,30 +89,39 @@ def run(rounds: int, scale: float, peers: Sequence[str] = job_queues.NAMES) -> l
         if not set(known).isdisjoint(peers):
             found = Figures([name for name in known if name in present])
             for durable in (True, False):
-                _measure_load(found, way, rounds, scale, durable=durable)
-            _measure_memory(found, way, rounds, scale)
+                start = partial(
+                    job_queues.running, way=way, size=SIZE, durable=durable, processes=processes
+                )
+                with ExitStack() as stack:
+                    names = ("qbus", *found.peers)
+                    servers = [stack.enter_context(start(name)) for name in names]
+                    promise = "fsync" if durable else "memory"
+                    _measure_load(found, servers, ROWS[way], rounds, scale, promise)
+            if processes == 1:
+                _measure_memory(found, way, rounds, scale)
             figures += found.found.values()
     return figures
 
 
-def _measure_load(figures: Figures, way: str, rounds: int, scale: float, *, durable: bool) -> None:
-    promise = "fsync" if durable else "memory"
-    with ExitStack() as stack:
-        servers = [
-            stack.enter_context(job_queues.running(name, way, SIZE, durable=durable))
-            for name in ("qbus", *figures.peers)
-        ]
-        for server in servers:
-            _add_and_work(server, Row(STEADY_WORKERS), _WARM_UP * SECONDS * scale)
-        for _ in range(rounds):
-            for row in ROWS[way]:
-                for server in servers:
-                    for (what, unit), value in _add_and_work(server, row, SECONDS * scale).items():
-                        figures.add(server.name, f"{what}, {row}, {promise}", unit, value)
+def _measure_load(
+    figures: Figures,
+    servers: Sequence[JobServer],
+    rows: Sequence[Row],
+    rounds: int,
+    scale: float,
+    promise: str,
+) -> None:
+    for server in servers:
+        _add_and_work(server, Row(STEADY_WORKERS), _WARM_UP * SECONDS * scale)
+    for _ in range(rounds):
+        for row in rows:
             for server in servers:
-                case = f"add to get at {STEADY_RATE:,}/s, {STEADY_WORKERS} workers, {promise}"
-                for unit, value in _steady(server, STEADY_SECONDS * scale).items():
-                    figures.add(server.name, case, unit, value, lower=True)
+                for (what, unit), value in _add_and_work(server, row, SECONDS * scale).items():
+                    figures.add(server.name, f"{what}, {row}, {promise}", unit, value)
+        for server in servers:
+            case = f"add to get at {STEADY_RATE:,}/s, {STEADY_WORKERS} workers, {promise}"
+            for unit, value in _steady(server, STEADY_SECONDS * scale).items():
+                figures.add(server.name, case, unit, value, lower=True)
 
 
 def _measure_memory(figures: Figures, way: str, rounds: int, scale: float) -> None:

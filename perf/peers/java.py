@@ -1,5 +1,6 @@
 """Apache Kafka's jars from Maven Central, and Java programs run from them."""
 
+import re
 import subprocess
 from collections.abc import Sequence
 from functools import cache
@@ -13,6 +14,7 @@ __all__ = [
     "Unavailable",
     "classpath",
     "command",
+    "live_heap",
     "run",
 ]
 
@@ -35,6 +37,7 @@ SCRIPT_OPTIONS = (
 )
 #: For a tool that ends at once: less compiling halves what it costs.
 SHORT_RUN_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_USED_HEAP = re.compile(rb"heap.* used (\d+)K")
 _LOGGING = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
 
@@ -66,6 +69,16 @@ def run(
         timeout=timeout,
         check=False,
     )
+
+
+def live_heap(pid: int) -> int:
+    """Return how many bytes the objects take that live in a JVM."""
+    for order in ("GC.run", "GC.heap_info"):
+        command = ["jcmd", str(pid), order]
+        done = subprocess.run(command, check=True, capture_output=True, timeout=60)
+    used = _USED_HEAP.search(done.stdout)
+    assert used is not None, done.stdout
+    return int(used[1]) * 1024
 
 
 @cache

@@ -1,9 +1,9 @@
 """Servers of jobs, as peers of Qbus's queues, and the programs that load them.
 
 Disque, beanstalkd and Redis (a stream with a consumer group) are loaded by a Go program,
-``job_queues``, which is built at first use, and so is Qbus's listener for Disque's clients. Redis
+``job_loads``, which is built at first use, and so is Qbus's listener for Disque's clients. Redis
 with BullMQ is loaded by Node.js; share groups, Kafka's and Qbus's, by Kafka's Java client. All
-obey the same commands (``job_queues/main.go``).
+obey the same commands (``job_loads/main.go``).
 
 beanstalkd and Redis are installed. Disque is built from its source: ``disque-server`` is on the
 path, or ``QBUS_DISQUE_SERVER`` names it.
@@ -24,10 +24,10 @@ from pathlib import Path
 
 import psutil
 
-from perf.peers import java, kafka, maven, schedulers
+from perf.peers import java, kafka, maven
 from perf.servers import FSYNC, MEMORY
 from tests.support.broker_process import BrokerProcess
-from tests.support.ports import free_port
+from tests.support.ports import free_port, free_ports
 from tests.support.waiting import wait_until
 
 #: By what each is loaded: the peers of Qbus's listener for Disque's clients, and of its share
@@ -38,7 +38,7 @@ WAYS: dict[str, tuple[str, ...]] = {
 }
 NAMES = tuple(name for names in WAYS.values() for name in names)
 PARTITIONS = 4  # of a share group's topic
-_SOURCES = Path(__file__).with_name("job_queues")
+_SOURCES = Path(__file__).with_name("job_loads")
 _PATIENCE_S = 120.0  # beyond the time that a command is given
 # What each needs to have every job on stable storage when it answers; else nothing is awaited, and
 # what there is lies in memory (beanstalkd, Disque, Redis) or the page cache (Kafka).
@@ -94,7 +94,10 @@ class JobServer:
 
     def memory(self) -> int:
         """The memory it needs, in bytes: what is resident, of a JVM the objects that live."""
-        return schedulers.memory("rocketmq" if self.name == "kafka" else self.name, self.process)
+        if self.name == "kafka":
+            return java.live_heap(self.process.pid)
+        size: int = self.process.memory_info().rss
+        return size
 
 
 def missing(name: str) -> str | None:
@@ -111,11 +114,16 @@ def missing(name: str) -> str | None:
 
 
 @contextmanager
-def running(name: str, way: str, size: int, *, durable: bool) -> Iterator[JobServer]:
-    """A server over a fresh directory, and what loads it in one of the ``WAYS``."""
+def running(
+    name: str, way: str, size: int, *, durable: bool, processes: int = 1
+) -> Iterator[JobServer]:
+    """A server over a fresh directory, and what loads it in one of the ``WAYS``.
+
+    ``processes``: Qbus is a broker with so many workers.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="qbus-perf-") as directory,
-        _server(name, way, Path(directory), durable=durable) as (address, pid),
+        _server(name, way, Path(directory), durable, processes) as (address, pid),
     ):
         load = Load(*_load_command(name, way, address, size))
         try:
@@ -125,12 +133,16 @@ def running(name: str, way: str, size: int, *, durable: bool) -> Iterator[JobSer
 
 
 @contextmanager
-def _server(name: str, way: str, directory: Path, *, durable: bool) -> Iterator[tuple[str, int]]:
+def _server(
+    name: str, way: str, directory: Path, durable: bool, processes: int
+) -> Iterator[tuple[str, int]]:
     """A server's address, for a way's clients, and its process id."""
     if name == "qbus":
-        jobs = f"127.0.0.1:{free_port()}"
-        options = ("--disque-listen", jobs) if way == "disque" else ()
-        with BrokerProcess(directory, *(() if durable else MEMORY.qbus), *options) as qbus:
+        jobs = f"127.0.0.1:{free_ports(processes)[0]}"
+        options = [] if durable else [*MEMORY.qbus]
+        options += ["--disque-listen", jobs] if way == "disque" else []
+        options += ["--workers", str(processes)] if processes > 1 else []
+        with BrokerProcess(directory, *options) as qbus:
             yield jobs if way == "disque" else qbus.bootstrap, qbus.pid
     elif name == "kafka":
         with kafka.KafkaProcess(directory, FSYNC.kafka if durable else None) as broker:
@@ -199,7 +211,7 @@ def _disque() -> str | None:
 @cache
 def _program() -> str:
     """Build the Go program; its path."""
-    built = Path(tempfile.gettempdir(), f"qbus-job-queues-{os.getuid()}", "job_queues")
+    built = Path(tempfile.gettempdir(), f"qbus-job-loads-{os.getuid()}", "job_loads")
     built.parent.mkdir(mode=0o700, exist_ok=True)
     subprocess.run(["go", "build", "-o", str(built), "."], cwd=_SOURCES, check=True, timeout=600)
     return str(built)

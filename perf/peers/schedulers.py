@@ -7,7 +7,6 @@ names. RocketMQ has a module of its own.
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -18,13 +17,12 @@ from pathlib import Path
 
 import psutil
 
-from perf.peers import rocketmq
+from perf.peers import java, rocketmq
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 NAMES = ("nats", "beanstalkd", "rocketmq")
 _SOURCES = Path(__file__).with_name("schedulers")
-_USED_HEAP = re.compile(rb"heap.* used (\d+)K")
 
 
 def missing(name: str) -> str | None:
@@ -81,14 +79,7 @@ def memory(name: str, process: psutil.Process) -> int:
 
     A JVM takes the heap that it was given, and its resident files are pages of the system's cache.
     """
-    if name != "rocketmq":
-        return process.memory_info().rss
-    for order in ("GC.run", "GC.heap_info"):
-        command = ["jcmd", str(process.pid), order]
-        done = subprocess.run(command, check=True, capture_output=True, timeout=60)
-    used = _USED_HEAP.search(done.stdout)
-    assert used is not None, done.stdout
-    return int(used[1]) * 1024
+    return java.live_heap(process.pid) if name == "rocketmq" else process.memory_info().rss
 
 
 @cache

@@ -104,6 +104,32 @@ type disque struct {
 	queue string
 }
 
+// DisqueNodes are the addresses of all nodes that one of them knows.
+func disqueNodes(address string) ([]string, error) {
+	connection, err := connectRESP(address, time.Now().Add(grace))
+	if err != nil {
+		return nil, err
+	}
+	defer connection.close()
+	reply, err := connection.ask("HELLO")
+	if err != nil {
+		return nil, err
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, node := range reply.([]any)[2:] {
+		named := fmt.Sprint(node.([]any)[1])
+		if named == "" { // a node that has met no other does not know its own
+			named = host
+		}
+		found = append(found, net.JoinHostPort(named, fmt.Sprint(node.([]any)[2])))
+	}
+	return found, nil
+}
+
 func connectDisque(address, queue string, deadline time.Time) (worker, error) {
 	connection, err := connectRESP(address, deadline)
 	return &disque{connection, queue}, err

@@ -1,7 +1,7 @@
-// Jobqueues loads a server of jobs, as told on standard input, a command a line; it answers each with
+// Jobloads loads a server of jobs, as told on standard input, a command a line; it answers each with
 // one JSON object a line.
 //
-//	jobqueues disque|beanstalkd|redis HOST:PORT SIZE
+//	jobloads disque|beanstalkd|redis HOST:PORT SIZE
 //
 //	queue NAME              what follows is about this queue
 //	open WORKERS            connect so many that add jobs, and as many that take them
@@ -48,9 +48,13 @@ var servers = map[string]func(address, queue string, deadline time.Time) (worker
 	"disque": connectDisque, "beanstalkd": connectBeanstalkd, "redis": connectRedis,
 }
 
+// Nodes are the addresses of a cluster's nodes, of which workers take one after the other.
+var nodes = map[string]func(address string) ([]string, error){"disque": disqueNodes}
+
 type load struct {
 	connect           func(address, queue string, deadline time.Time) (worker, error)
-	address, queue    string
+	addresses         []string
+	queue             string
 	size              int
 	adders, takers    []worker
 	added             atomic.Int64 // jobs so far, which is also the number of the next one
@@ -59,11 +63,15 @@ type load struct {
 
 func main() {
 	if len(os.Args) != 4 || servers[os.Args[1]] == nil {
-		fail(errors.New("usage: jobqueues disque|beanstalkd|redis HOST:PORT SIZE"))
+		fail(errors.New("usage: jobloads disque|beanstalkd|redis HOST:PORT SIZE"))
 	}
 	size, err := strconv.Atoi(os.Args[3])
 	fail(err)
-	one := &load{connect: servers[os.Args[1]], address: os.Args[2], size: size}
+	one := &load{connect: servers[os.Args[1]], addresses: []string{os.Args[2]}, size: size}
+	if find := nodes[os.Args[1]]; find != nil {
+		one.addresses, err = find(os.Args[2])
+		fail(err)
+	}
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		result, err := one.obey(strings.Fields(lines.Text()))
@@ -109,9 +117,9 @@ func (one *load) obey(words []string) (map[string]float64, error) {
 
 func (one *load) open(workers int) error {
 	deadline := time.Now().Add(10 * time.Minute) // of all that is done over these connections
-	for range workers {
+	for i := range workers {
 		for _, kind := range []*[]worker{&one.adders, &one.takers} {
-			connected, err := one.connect(one.address, one.queue, deadline)
+			connected, err := one.connect(one.addresses[i%len(one.addresses)], one.queue, deadline)
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,3 @@
+module qbus/perf/jobloads
+
+go 1.26.0

@@ -1,3 +1,0 @@
-module qbus/perf/jobqueues
-
-go 1.26.0
