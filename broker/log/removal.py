@@ -156,6 +156,7 @@ class RecordRemover:
 
     def _remove_front(self, count: int) -> None:
         state = self._state
+        self._save_fold(state.segments[count].base_offset)
         self._flusher.flush()
         with state.lock:
             gone, state.segments = state.segments[:count], state.segments[count:]
@@ -169,6 +170,22 @@ class RecordRemover:
             except OSError:
                 self._put_back(gone[at:])
                 raise
+
+    def _save_fold(self, first_offset: int) -> None:
+        """Write down what share groups have done, unless that was done since ``first_offset``.
+
+        Hidden batches that say so may go; what is written down then is all that knows the groups.
+        """
+        state = self._state
+        if state.control_snapshots.newest() >= first_offset:
+            return
+        with state.lock:
+            controls = state.controls
+            if controls.fold.done_before is None or controls.announced is not None:
+                return
+            offset, content = state.end_offset, b"".join(controls.encode())
+        self._flusher.flush()  # a snapshot behind the log's end would be removed
+        state.control_snapshots.write(offset, content, sync=True)
 
     def _put_back(self, segments: list[LogSegment]) -> None:
         """Let the next retention try again; what they hold stays out of reach."""

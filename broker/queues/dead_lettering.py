@@ -8,19 +8,20 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from qbus import dead_letters
+from qbus.clock import Clock
 from qbus.errors import ApiError, CorruptBatch, ErrorCode, QbusError
 from qbus.records import Compression, ConsumerRecord
 from qbus.records.control import History
 from qbus.service.backoff import Backoff
 
 from ..delay.log_throttle import LogThrottle
+from ..partition.partition import Partition
+from .batches import StoredBatch
+from .settings import GroupSettings
 from .state import Given
-
-if TYPE_CHECKING:
-    from .queue import ShareQueue
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +39,35 @@ class DeadLetterTopics(Protocol):
         """Store a batch on all in-sync replicas, at least once. Raises QbusError."""
 
 
+class GivesUp(Protocol):
+    """A queue whose records are moved."""
+
+    partition: Partition
+    group: str
+
+    @property
+    def clock(self) -> Clock:
+        """The broker's clock."""
+
+    @property
+    def settings(self) -> GroupSettings:
+        """How the group takes records."""
+
+    def is_moving(self, offset: int) -> bool:
+        """Whether a record is given up, and still to be moved."""
+
+    def archive_moved(
+        self, given: Sequence[Given], *, is_stored: bool
+    ) -> "asyncio.Future[None] | None":
+        """Finish records that were moved, or dropped; None: there is nothing left of them."""
+
+    async def batch_of(self, offset: int) -> StoredBatch | None:
+        """The batch that has the record at ``offset``; None: it is gone.
+
+        Raises ApiError, OSError.
+        """
+
+
 class DeadLetter(NamedTuple):
     """A record that is given up, and what it went through."""
 
@@ -51,7 +81,7 @@ class DeadLettering:
     In memory are the places alone: the records are read when it is their turn.
     """
 
-    def __init__(self, queue: "ShareQueue", topics: DeadLetterTopics) -> None:
+    def __init__(self, queue: GivesUp, topics: DeadLetterTopics) -> None:
         self._queue = queue
         self._topics = topics
         self._waiting: deque[Given] = deque()
