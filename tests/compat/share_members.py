@@ -32,7 +32,7 @@ class ShareMember(Protocol):
     def poll(self, seconds: float = 0.5) -> list[Taken]:
         """What it is given within a time."""
 
-    def acknowledge(self, kind: str, *offsets: int) -> None:
+    def acknowledge(self, kind: str, *offsets: int, partition: int = 0) -> None:
         """Say what became of records, by their offsets: ACCEPT, RELEASE, REJECT or RENEW."""
 
     def commit(self) -> dict[int, str]:
@@ -101,8 +101,10 @@ class JavaMember:
         found = self._driver.ask("poll", member=self._name, ms=int(seconds * 1000))
         return [Taken(*one) for one in found]
 
-    def acknowledge(self, kind: str, *offsets: int) -> None:
-        self._driver.ask("acknowledge", member=self._name, type=kind, offsets=offsets)
+    def acknowledge(self, kind: str, *offsets: int, partition: int = 0) -> None:
+        self._driver.ask(
+            "acknowledge", member=self._name, type=kind, partition=partition, offsets=offsets
+        )
 
     def commit(self) -> dict[int, str]:
         outcome = self._driver.ask("commit", member=self._name)
@@ -144,6 +146,7 @@ class ConfluentShare:
                 "bootstrap.servers": self._bootstrap,
                 "group.id": group,
                 "share.acknowledgement.mode": "explicit" if explicit else "implicit",
+                "log_level": "2",
                 **given,
             },
         )
@@ -160,7 +163,8 @@ class ConfluentMember:
     def poll(self, seconds: float = 0.5) -> list[Taken]:
         found = []
         for message in self._consumer.poll(seconds):
-            assert message.error() is None, message.error()
+            if error := message.error():
+                raise ClientError(error.code(), error.str())
             partition, offset, value = message.partition(), message.offset(), message.value()
             assert partition is not None
             assert offset is not None
@@ -168,13 +172,13 @@ class ConfluentMember:
             found.append(Taken(partition, offset, value.decode(), message.delivery_count() or 0))
         return found
 
-    def acknowledge(self, kind: str, *offsets: int) -> None:
-        types = confluent_kafka.AcknowledgeType
+    def acknowledge(self, kind: str, *offsets: int, partition: int = 0) -> None:
+        known = getattr(confluent_kafka.AcknowledgeType, kind)
         for offset in offsets:
-            self._consumer.acknowledge_offset(self._topic, 0, offset, getattr(types, kind))
+            self._consumer.acknowledge_offset(self._topic, partition, offset, known)
 
     def commit(self) -> dict[int, str]:
-        outcome = self._consumer.commit_sync(10)
+        outcome = self._consumer.commit_sync(30)
         return {
             place.partition: "NONE" if error is None else error.args[0].name()
             for place, error in outcome.items()

@@ -37,7 +37,7 @@ class ShareDriver {
     private final String bootstrap;
     private final Admin admin;
     private final Map<String, KafkaShareConsumer<String, String>> members = new HashMap<>();
-    private final Map<String, Map<Long, ConsumerRecord<String, String>>> polled = new HashMap<>();
+    private final Map<String, Map<String, ConsumerRecord<String, String>>> polled = new HashMap<>();
 
     private ShareDriver(String bootstrap) {
         this.bootstrap = bootstrap;
@@ -130,11 +130,11 @@ class ShareDriver {
 
     private List<Object> poll(JsonNode asked) {
         String name = asked.get("member").asText();
-        Map<Long, ConsumerRecord<String, String>> known = polled.get(name);
+        Map<String, ConsumerRecord<String, String>> known = polled.get(name);
         List<Object> found = new ArrayList<>();
         for (ConsumerRecord<String, String> one :
                 members.get(name).poll(Duration.ofMillis(asked.get("ms").asLong()))) {
-            known.put(one.offset(), one);
+            known.put(one.partition() + "/" + one.offset(), one);
             found.add(
                     List.of(
                             one.partition(),
@@ -149,7 +149,8 @@ class ShareDriver {
         String name = asked.get("member").asText();
         AcknowledgeType type = AcknowledgeType.valueOf(asked.get("type").asText());
         for (JsonNode offset : asked.get("offsets")) {
-            members.get(name).acknowledge(polled.get(name).get(offset.asLong()), type);
+            String place = asked.get("partition").asText() + "/" + offset.asText();
+            members.get(name).acknowledge(polled.get(name).remove(place), type);
         }
         return null;
     }
