@@ -32,6 +32,7 @@ from .options import (
     parse_pause,
     parse_qscan,
 )
+from .peers import NodeUnavailableError
 from .queues import MEMBER
 from .reading import created_ms, read_one
 from .scanning import Looker
@@ -43,7 +44,7 @@ _ATTEMPTS: Final = 5
 _RETRY_S: Final = 0.2
 _ADD_WITHIN_S: Final = 10.0  # where the client does not say how long
 _HELD_POLL_S: Final = 0.2
-_REPLY_BYTES: Final = 64 << 20
+_FOREVER_S: Final = 1e9
 
 _IS_LOCAL: Final = b"QBUS.LOCAL"
 
@@ -458,7 +459,8 @@ class JobCommands:
             raise wrong_arguments("waitjob")
         timeout_ms = need_timeout(call.arguments[2]) if len(call.arguments) == 3 else 0
         missing = resp.error(errors.NO_JOB)
-        waiting = self._of_one(call, call.arguments[1], self._wait_done, missing, timeout_ms)
+        patience_ms = timeout_ms + 10_000 if timeout_ms else 0
+        waiting = self._of_one(call, call.arguments[1], self._wait_done, missing, patience_ms)
         return waiting if isinstance(waiting, bytes) else _within(waiting, timeout_ms)
 
     async def _wait_done(self, found: Found) -> bytes:
@@ -521,9 +523,12 @@ class JobCommands:
             return resp.encode(_value(await service.ask(node, *call.arguments)))
         connection = service.peers.connect(node.address)
         try:
-            return resp.encode(
-                _value(await connection.call([_IS_LOCAL, *call.arguments], wait_ms or 1e9))
+            reply = await connection.call(
+                [_IS_LOCAL, *call.arguments], wait_ms / 1000 or _FOREVER_S
             )
+            return resp.encode(_value(reply))
+        except NodeUnavailableError as error:
+            raise CommandError(f"ERR node {node.name[:8]} cannot be asked: {error}") from error
         finally:
             connection.close()
 

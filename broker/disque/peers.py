@@ -64,9 +64,6 @@ class PeerConnection:
         except OSError as error:
             self.close()
             raise NodeUnavailableError(f"{self._address}: {error}") from error
-        except asyncio.CancelledError:
-            self.close()  # the reply would be taken for that of the next command
-            raise
         return reply
 
     def close(self) -> None:

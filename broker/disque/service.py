@@ -28,6 +28,7 @@ from ..partition.partition import Partition, PartitionListener
 from ..queues import GroupSettings
 from .adding import Adder, Delays
 from .errors import CommandError
+from .expiry import Expiry
 from .finding import DeliveredJobs, Finder, HeldRecords, Place, Topics
 from .job_queue import Job, JobQueue, Part, TakenJob, give_back
 from .nodes import Node, Nodes
@@ -154,6 +155,8 @@ class DisqueService(PartitionListener):
         self._loop = asyncio.get_running_loop()
         self.is_draining = False
         self._is_group_known = False
+        self.expiry = Expiry(self.settings, clock.time_ms)
+        self.run(self.expiry.run(self.local_queues))
         self.clients: Clients | None = None
         metadata.subscribe(self._on_events)
 

@@ -192,6 +192,17 @@ class TestTime:
         assert await jobs.bodies() == []
         assert await jobs.ask(f"SHOW {text}") is None
 
+    async def test_jobs_that_nobody_takes_give_room_once_they_are_too_old(self, jobs: Jobs) -> None:
+        for number in range(50):
+            await jobs.add(
+                body=str(number), options=f"RETRY 1000 TTL {100 if number < 30 else 10_000}"
+            )
+        assert await jobs.bodies("COUNT 2") == ["0", "1"]
+        await jobs.pass_time(101)
+        assert await jobs.service.expiry.look(jobs.service.local_queues()) == 28
+        assert await jobs.ask("QLEN q") == 20
+        assert await jobs.service.expiry.look(jobs.service.local_queues()) == 0
+
     @pytest.mark.parametrize(("elapsed", "allowed"), [(49, True), (50, True), (51, False)])
     async def test_working_is_for_the_first_half_of_it(
         self, jobs: Jobs, elapsed: int, allowed: bool
