@@ -14,6 +14,7 @@ MAX_ARGUMENTS: Final = 1024 * 1024
 MAX_BULK: Final = 512 * 1024 * 1024
 
 _ARGUMENT_BYTES: Final = 64  # what an argument costs besides its bytes
+_FEW_DIGITS: Final = 10  # of a length, with what is around them
 _BIG: Final = 32 * 1024  # bulks from here on are gathered apart
 _NUMBER: Final = re.compile(rb"-?(0|[1-9][0-9]{0,18})")
 
@@ -85,6 +86,8 @@ class CommandParser:
                 return None
             if not self._missing:
                 return []
+        if self._bulk < 0:
+            self._take_whole()
         while self._missing:
             argument = self._argument()
             if argument is None:
@@ -95,6 +98,26 @@ class CommandParser:
         self._arguments = []
         self._size = 0
         return arguments
+
+    def _take_whole(self) -> None:
+        """Take the arguments that are there as a whole; what is odd about one is said elsewhere."""
+        buffer, position, missing, size = self._buffer, self._position, self._missing, self._size
+        while missing:
+            end = buffer.find(b"\r\n", position, position + _FEW_DIGITS)
+            digits = buffer[position + 1 : end]
+            if end < 0 or buffer[position] != 36 or not digits.isdigit():  # "$"
+                break
+            length, begin = int(digits), end + 2
+            after = begin + length
+            size += length + _ARGUMENT_BYTES
+            is_odd = size > self._most or (digits[0] == 48 and len(digits) > 1)
+            if is_odd or after + 2 > len(buffer):
+                break
+            self._arguments.append(buffer[begin:after])
+            self._size = size
+            position = after + 2
+            missing -= 1
+        self._position, self._missing = position, missing
 
     def _begin(self) -> bool:
         """Read how many arguments there are; whether that is known."""
