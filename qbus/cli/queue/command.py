@@ -329,7 +329,10 @@ def _redriven(document: "Document") -> str:
 @click.argument("what", metavar="in|out|all|none", type=click.Choice(["in", "out", "all", "none"]))
 @client_command
 async def pause(*, name: str, what: str, bootstrap: str, as_json: bool) -> None:
-    """Pause QUEUE: take no jobs in, give none out, neither; or none: let it go on."""
+    """Pause QUEUE for Disque's commands: take no jobs in, give none out, neither; or go on (none).
+
+    Clients of Kafka's protocol, which 'qbus queue work' is, are not stopped.
+    """
     from qbus.cli.queue.topics import topic_of
     from qbus.cli.session import administration
     from qbus.clients.types import ConfigKind

@@ -180,3 +180,9 @@ def test_one_line_says_what_is_wrong(qbus: Qbus, queue: str) -> None:
 def test_json_of_added_jobs(qbus: Qbus, queue: str) -> None:
     document = json.loads(qbus("queue", "add", queue, "--json", "one", "two"))
     assert (document["queue"], len(document["ids"])) == (queue, 2)
+
+
+def test_a_pause_is_a_setting_of_the_topic(qbus: Qbus, queue: str) -> None:
+    said = qbus("queue", "pause", queue, "out").decode()
+    assert said == f"Queue {queue} gives no jobs out.\n"
+    assert qbus.json("queue", "pause", queue, "none") == {"queue": queue, "paused": "none"}
