@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -15,6 +16,7 @@ from qbus.records import Buffer
 from qbus.records.record import Headers
 
 from ..admin import Admin
+from ..errors import ClientClosed
 from ..net.cluster import Cluster
 from ..producer import Producer
 from ..producer.delays import milliseconds_of
@@ -34,10 +36,14 @@ _LONGEST_RETRY_S = 300
 _REPLICAS = 3
 _DEFAULT_LOCK = 30.0
 _LOOK_AROUND = 1.0
+_MOST_AT_ONCE = 1000
 QUEUE_CONFIG = {"qbus.delay.enable": "true", "qbus.queue.retention": "acknowledged"}
 """The settings of topics that are created as queues, as Disque's side creates them."""
 _EXISTS = ErrorCode.TOPIC_ALREADY_EXISTS
 _FROM_THE_START = {"share.auto.offset.reset": "earliest"}
+
+
+_Getter = asyncio.Future["Job"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +121,15 @@ class Queue:
             [self.topic],
             acknowledge="explicit",
             acquire="records",
-            max_poll_records=1,
+            max_poll_records=_MOST_AT_ONCE,
             request_timeout_ms=request_timeout_ms,
             client_id=client_id,
         )
         self._watch = JobWatch(self._cluster, group)
         self._clock = SystemClock()
-        self._taking = asyncio.Lock()
+        self._getters: deque[_Getter] = deque()
+        self._spare: deque[Job] = deque()
+        self._taking: asyncio.Task[None] | None = None
         self._making = asyncio.Lock()
         self._held: dict[str, tuple[Job, float]] = {}
         self._renewing: asyncio.Task[None] | None = None
@@ -228,16 +236,42 @@ class Queue:
         A job that is given out at least once is this program's until its ``retry`` is over, or
         longer if :meth:`working` says so; what it acknowledged by then nobody gets again.
         """
-        deadline = time.monotonic() + timeout
         await self._topic()
-        async with self._taking:
-            while True:
-                left = max(deadline - time.monotonic(), 0.0)
-                records = await self._consumer.poll(left, max_records=1)
-                if not records:
-                    return None
-                if (job := await self._taken(records[0])) is not None:
-                    return job
+        if self._spare:
+            return self._spare.popleft()
+        getter: _Getter = asyncio.get_running_loop().create_future()
+        self._getters.append(getter)
+        if self._taking is None or self._taking.done():
+            self._taking = asyncio.create_task(self._take())
+        try:
+            await asyncio.wait([getter], timeout=timeout)
+        except asyncio.CancelledError:
+            if not getter.cancel() and getter.exception() is None:
+                self._spare.append(getter.result())
+            raise
+        return getter.result() if not getter.cancel() else None
+
+    async def _take(self) -> None:
+        """Take as many jobs at once as tasks wait for one."""
+        while waiting := sum(not getter.done() for getter in self._getters):
+            try:
+                records = await self._consumer.poll(_LOOK_AROUND, max_records=waiting)
+                for record in records:
+                    if (job := await self._taken(record)) is not None:
+                        self._hand_over(job)
+            except QbusError as error:
+                for getter in self._getters:
+                    if not getter.done():
+                        getter.set_exception(error)
+            self._getters = deque(getter for getter in self._getters if not getter.done())
+
+    def _hand_over(self, job: Job) -> None:
+        while self._getters:
+            getter = self._getters.popleft()
+            if not getter.done():
+                getter.set_result(job)
+                return
+        self._spare.append(job)  # whoever waited for it has given up
 
     def __aiter__(self) -> AsyncIterator[Job]:
         """Yield jobs for ever; asking for the next acknowledges the one before."""
@@ -355,9 +389,13 @@ class Queue:
 
     async def close(self) -> None:
         """Give back the jobs that this program still has, and close."""
-        if self._renewing is not None:
-            self._renewing.cancel()
-            await asyncio.gather(self._renewing, return_exceptions=True)
+        tasks = [task for task in (self._renewing, self._taking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for getter in self._getters:
+            if not getter.done():
+                getter.set_exception(ClientClosed())
         self._held.clear()
         try:
             await self._consumer.close(accept=False)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 from uuid import uuid4
@@ -29,6 +30,8 @@ LOOK_AROUND = 1.0
 """Seconds after which a waiting poll checks for work that no event announces."""
 ARROW_RECORDS = 100_000
 """The default limit of a poll for Arrow batches, in records."""
+_RUN = 100
+"""Records that a loop takes at once."""
 _MOST_LOSSES = 10_000
 """Losses that are remembered until :meth:`ShareConsumer.flush` raises them."""
 
@@ -134,6 +137,7 @@ class ShareConsumer:
         )
         self._held: dict[_Place, Lease] = {}
         self._delivered: list[_Place] = []
+        self._ready: deque[ShareRecord] = deque()  # what a loop has taken and not yielded yet
         self._unraised: list[Loss] = []
         self._is_closed = False
 
@@ -179,7 +183,7 @@ class ShareConsumer:
         :class:`~qbus.records.CorruptBatch`: the batch is given back, and the next poll goes on.
         """
         limit = self._options.max_poll_records if max_records is None else _limit_of(max_records)
-        return await self._poll(timeout, lambda: self._take(limit))
+        return await self._poll(timeout, lambda: self._take(limit), limit)
 
     async def poll_arrow(self, timeout: float = 1.0, max_records: int | None = None) -> list[Any]:
         """Poll as :meth:`poll` does: a ``pyarrow.RecordBatch`` for each partition with records.
@@ -200,8 +204,14 @@ class ShareConsumer:
         return self._iterate()
 
     async def _iterate(self) -> AsyncIterator[ShareRecord]:
-        while records := await self._next(1):
-            for record in records:
+        while True:
+            if not self._ready:
+                self._ready.extend(await self._next(_RUN, is_delivered=False))
+            if not self._ready:
+                return
+            record = self._ready.popleft()
+            if self._is_held(record):
+                self._deliver((record[:3],))
                 yield record
 
     async def _next(self, most: int, *, is_delivered: bool = True) -> list[ShareRecord]:
@@ -217,7 +227,10 @@ class ShareConsumer:
             if records or (ends is not None and time.monotonic() >= ends):
                 return records
 
-    async def _poll(self, timeout: float, take: Callable[[], list[T]]) -> list[T]:
+    async def _poll(
+        self, timeout: float, take: Callable[[], list[T]], limit: int | None = None
+    ) -> list[T]:
+        await asyncio.sleep(0)
         self._accept_delivered()
         deadline = time.monotonic() + timeout
         self._membership.polled()
@@ -228,7 +241,7 @@ class ShareConsumer:
             if taken := take():
                 return taken
             self._raise_failure()
-            self._sessions.start()
+            self._sessions.start(limit)
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 return []
@@ -240,6 +253,11 @@ class ShareConsumer:
 
     def _take(self, limit: int, *, is_delivered: bool = True) -> list[ShareRecord]:
         taken: list[ShareRecord] = []
+        while self._ready and len(taken) < limit:  # what a loop left
+            record = self._ready.popleft()
+            if self._is_held(record):
+                taken.append(record)
+                self._delivered.append(record[:3])
         while len(taken) < limit and (found := self._sessions.next_fetched()) is not None:
             acquired, lease = found
             if taken and acquired.is_damaged:
@@ -257,6 +275,10 @@ class ShareConsumer:
 
     def _take_arrow(self, limit: int) -> list[Any]:
         batches: list[Any] = []
+        while self._ready:  # what a loop left comes again
+            record = self._ready.popleft()
+            if self._is_held(record):
+                self._say(record[:3], AckType.RELEASE, 0)
         while limit > 0 and (found := self._sessions.next_fetched()) is not None:
             acquired, lease = found
             if batches and acquired.is_damaged:
@@ -274,8 +296,17 @@ class ShareConsumer:
                 batches.append(batch)
         return batches
 
+    def _is_held(self, record: ShareRecord) -> bool:
+        """Whether a record that the user has not seen yet is still this member's."""
+        lease = self._held.get(record[:3])
+        if lease is not None and lease.is_valid:
+            return True
+        self._held.pop(record[:3], None)
+        return False
+
     def _deliver(self, places: Iterable[_Place]) -> None:
         """Note that the user sees these records now, and has seen those before."""
+        self._membership.polled()
         self._accept_delivered()
         self._delivered += places
 

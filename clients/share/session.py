@@ -94,11 +94,12 @@ class ShareSession:
     # Requests.
 
     def fetch(
-        self, wanted: Mapping[TopicPartition, bytes], max_wait: float
+        self, wanted: Mapping[TopicPartition, bytes], max_wait: float, limit: int | None = None
     ) -> tuple[fetching.ShareFetchRequest, Sent]:
         """Return a request for records of ``wanted``, each with the id of its topic.
 
-        It acknowledges what there is to be said of them.
+        It acknowledges what there is to be said of them. ``limit``: the most records, where it is
+        they that are taken and not batches.
         """
         for (topic, _), topic_id in wanted.items():
             self._ids[topic] = topic_id
@@ -112,6 +113,9 @@ class ShareSession:
         named = (wanted.keys() - self._known) | acks.keys()
         forgotten = self._known - wanted.keys()
         options = self._options
+        most = options.max_poll_records
+        if options.by_records and limit is not None:
+            most = min(most, limit)
         request = fetching.ShareFetchRequest(
             group_id=options.group,
             member_id=self._member_id,
@@ -119,8 +123,8 @@ class ShareSession:
             max_wait_ms=int(max_wait * 1000),
             min_bytes=options.fetch_min_bytes,
             max_bytes=options.fetch_max_bytes,
-            max_records=options.max_poll_records,
-            batch_size=options.max_poll_records,
+            max_records=most,
+            batch_size=most,
             share_acquire_mode=_BY_RECORDS if options.by_records else 0,
             topics=[
                 fetching.FetchTopic(

@@ -106,8 +106,11 @@ class ShareSessions:
 
     # Fetching.
 
-    def start(self) -> None:
-        """Ask each broker that is not asked yet for records."""
+    def start(self, limit: int | None = None) -> None:
+        """Ask each broker that is not asked yet for records; ``limit``: how many the reader wants.
+
+        Who takes records and not batches takes no more than that.
+        """
         if self._is_closed:
             return
         led: dict[int, dict[TopicPartition, bytes]] = {}
@@ -130,7 +133,7 @@ class ShareSessions:
                 self._sessions[node] = session
             if not session.is_fetching:
                 session.is_fetching = True
-                self._spawn(self._fetch(session, wanted))
+                self._spawn(self._fetch(session, wanted, limit))
 
     async def _find(self, topics: Iterable[str]) -> None:
         try:
@@ -148,12 +151,14 @@ class ShareSessions:
         self._finding = None
         self._changed.set()
 
-    async def _fetch(self, session: ShareSession, wanted: dict[TopicPartition, bytes]) -> None:
+    async def _fetch(
+        self, session: ShareSession, wanted: dict[TopicPartition, bytes], limit: int | None
+    ) -> None:
         has_failed = True
         sent: Sent | None = None
         try:
             connection = await self._cluster.connection(session.node, ConnectionGroup.FETCH)
-            request, sent = session.fetch(wanted, self._options.fetch_max_wait)
+            request, sent = session.fetch(wanted, self._options.fetch_max_wait, limit)
             response: ShareFetchResponse = await connection.request(
                 ApiKey.SHARE_FETCH,
                 request,
