@@ -14,6 +14,7 @@ import json
 import os
 import select
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -138,11 +139,14 @@ def _server(
 ) -> Iterator[tuple[str, int]]:
     """A server's address, for a way's clients, and its process id."""
     if name == "qbus":
-        jobs = f"127.0.0.1:{free_ports(processes)[0]}"
+        ports = free_ports(processes)
+        jobs = f"127.0.0.1:{ports[0]}"
         options = [] if durable else [*MEMORY.qbus]
         options += ["--disque-listen", jobs] if way == "disque" else []
         options += ["--workers", str(processes)] if processes > 1 else []
         with BrokerProcess(directory, *options) as qbus:
+            if way == "disque":
+                wait_until(lambda: all(map(_listens, ports)), "each worker of Qbus to listen")
             yield jobs if way == "disque" else qbus.bootstrap, qbus.pid
     elif name == "kafka":
         with kafka.KafkaProcess(directory, FSYNC.kafka if durable else None) as broker:
@@ -168,12 +172,19 @@ def _started(server: str, directory: Path, options: Sequence[str]) -> Iterator[t
         stderr=subprocess.DEVNULL,
     )
     try:
-        known = psutil.Process(process.pid)
-        wait_until(lambda: bool(known.net_connections(kind="tcp")), f"{server} to listen")
+        wait_until(lambda: _listens(port), f"{server} to listen")
         yield f"127.0.0.1:{port}", process.pid
     finally:
         process.kill()
         process.wait(30)
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 5.0).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def _load_command(
