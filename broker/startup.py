@@ -46,6 +46,7 @@ from .metadata.cache import MetadataCache
 from .metadata.image import Event, Topic
 from .metadata.store import metadata_store
 from .metrics import Metrics
+from .partition.background_tasks import BackgroundTasks
 from .partition.registry import is_durable, log_config
 from .partition.replica_manager import ReplicaManager
 from .partition_fold import PartitionFold
@@ -377,7 +378,8 @@ def _register_metrics(broker: Broker, detector: FailureDetector) -> None:
     _register_build(metrics)
     _register_group_metrics(metrics, broker.groups, broker.replicas)
     _register_cluster_metrics(metrics, store, broker.metadata, broker.controller, detector)
-    _register_record_metrics(metrics, broker.delays, broker.queues, broker.clock)
+    tasks = broker.replicas.tasks
+    _register_record_metrics(metrics, broker.delays, broker.queues, tasks, broker.clock)
     _register_share_metrics(metrics, broker.shares, broker.share_sessions)
 
 
@@ -408,10 +410,14 @@ def _register_group_metrics(
 
 
 def _register_record_metrics(
-    metrics: Metrics, delays: DelayService, queues: QueueService, clock: Clock
+    metrics: Metrics,
+    delays: DelayService,
+    queues: QueueService,
+    tasks: BackgroundTasks,
+    clock: Clock,
 ) -> None:
     register_delay_metrics(metrics, delays, clock)
-    register_queue_metrics(metrics, queues)
+    register_queue_metrics(metrics, queues, tasks)
 
 
 def _register_share_metrics(

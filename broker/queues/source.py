@@ -181,7 +181,8 @@ class RecordSource:
 
     def fresh_count(self, state: QueueState) -> int:
         """How many records were never given out, without reading them."""
-        offset, end = state.next_fresh, self._partition.visible_end
+        offset = max(state.next_fresh, self._partition.log.log_start_offset)
+        end = self._partition.visible_end
         free = state.fresh(offset, end - 1) if offset < end else []
         if not free:
             return 0

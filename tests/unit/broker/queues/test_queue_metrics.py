@@ -3,6 +3,7 @@
 import pytest
 
 from qbus.broker.metrics import Metrics
+from qbus.broker.partition.background_tasks import BackgroundTasks
 from qbus.broker.queues import metrics as queue_metrics
 from qbus.broker.queues.metrics import register_metrics
 
@@ -19,7 +20,8 @@ def read(metrics: Metrics) -> dict[str, dict[tuple[str, ...], float]]:
 
 async def test_queues_are_summed_up_by_topic_and_group(world: World) -> None:
     metrics = Metrics()
-    register_metrics(metrics, world.plane.queues)
+    tasks = BackgroundTasks()
+    register_metrics(metrics, world.plane.queues, tasks)
     await world.add(b"a", b"b", b"c", b"d", b"e")
     queue = world.queue(delivery_limit=1)
     await world.add(b"f")
@@ -27,6 +29,7 @@ async def test_queues_are_summed_up_by_topic_and_group(world: World) -> None:
     await take(queue, 3)
     await accept(queue, 0)
     await release(queue, 1)
+    await tasks["measure queues"].run()
     values = read(metrics)
     labels = ("jobs", "workers")
     assert {name.removeprefix("qbus_queue_"): found[labels] for name, found in values.items()} == {
@@ -52,9 +55,11 @@ async def test_the_number_of_series_is_bounded(
 ) -> None:
     monkeypatch.setattr(queue_metrics, "_MOST_QUEUES", 2)
     metrics = Metrics()
-    register_metrics(metrics, world.plane.queues)
+    tasks = BackgroundTasks()
+    register_metrics(metrics, world.plane.queues, tasks)
     await world.add(b"a")
     for name in "abcd":
         world.queue(name)
+    await tasks["measure queues"].run()
     found = read(metrics)["qbus_queue_length"]
     assert found == {("jobs", "a"): 1, ("jobs", "b"): 1, ("(others)", "(others)"): 2}
