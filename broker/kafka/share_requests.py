@@ -71,6 +71,7 @@ class Acknowledgement(Protocol):
     acknowledge_types: list[int]
     delay_ms: int
     result: bytes | None
+    nack: bool
 
 
 class Acknowledged(NamedTuple):
@@ -108,18 +109,20 @@ def read_acknowledgements(batches: Sequence[Acknowledgement], *, renews: bool) -
                 raise _invalid("a result is that of one accepted record")
             results.append((first, bytes(batch.result)))
             continue
-        ranges += _runs(first, last, types, max(batch.delay_ms, _BACKOFF))
+        ranges += _runs(batch)
     return Acknowledged(ranges, results)
 
 
-def _runs(first: int, last: int, types: Sequence[int], delay_ms: int) -> Iterable[AckRange]:
+def _runs(batch: Acknowledgement) -> Iterable[AckRange]:
+    first, types = batch.first_offset, batch.acknowledge_types
+    delay_ms, nack = max(batch.delay_ms, _BACKOFF), batch.nack
     if len(types) == 1:
-        return [AckRange(first, last, types[0], delay_ms)]
+        return [AckRange(first, batch.last_offset, types[0], delay_ms, nack)]
     runs = []
     start = 0
     for place in range(1, len(types) + 1):
         if place == len(types) or types[place] != types[start]:
-            runs.append(AckRange(first + start, first + place - 1, types[start], delay_ms))
+            runs.append(AckRange(first + start, first + place - 1, types[start], delay_ms, nack))
             start = place
     return runs
 

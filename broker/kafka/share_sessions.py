@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
-from qbus.config.share import ShareKeys
+from qbus.config.groups import ShareKeys
 from qbus.errors import ApiError, ErrorCode
 
 from ..net.peer import Peer

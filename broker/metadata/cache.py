@@ -55,10 +55,17 @@ _log = logging.getLogger(__name__)
 NO_CONTROLLER = -1
 
 JOBS_GROUP = "disque"
-"""The share group of jobs, which begins at the earliest record: none may be passed over."""
+"""The share group of jobs."""
+
+_JOBS = {
+    "share.auto.offset.reset": "earliest",  # no job may be passed over
+    "share.delivery.count.limit": "0",
+    "share.partition.max.record.locks": "100000",
+    "share.record.lock.duration.ms": "300000",
+}
+"""Its defaults: Disque gives up no job for having been given out often, and bounds no workers."""
 
 _RETRY_S = 1.0
-_OFFSET_RESET = "share.auto.offset.reset"
 
 Subscriber = Callable[[Sequence[Event]], Awaitable[None] | None]
 
@@ -179,7 +186,7 @@ class MetadataCache:
         """Return the effective configuration of a share group, which need not exist."""
         own = self._groups.get(group, {})
         if group == JOBS_GROUP:
-            own = {_OFFSET_RESET: "earliest", **own}
+            own = {**_JOBS, **own}
         elif not own:
             group = ""  # one for all of them: clients name any number of groups
         config = self._effective_groups.get(group)

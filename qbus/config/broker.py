@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from qbus.config.groups import GroupKeys
+from qbus.config.groups import GroupKeys, ShareKeys
 from qbus.config.key import ConfigKey
 from qbus.config.logs import LogKeys
 from qbus.config.network import NetworkKeys
 from qbus.config.replication import ReplicationKeys
 from qbus.config.settings import ConfigEntry, ConfigSource, Stated
-from qbus.config.share import ShareKeys
 from qbus.config.synonyms import RELATIVES, SYNONYMS
 from qbus.config.topic import TOPIC_CONFIG
 from qbus.config.zookeeper import ZooKeeperKeys

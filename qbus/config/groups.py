@@ -1,4 +1,4 @@
-"""Broker configuration: consumer groups and their offsets."""
+"""Broker configuration: consumer groups and their offsets, and share groups."""
 
 from qbus.config.settings import Settings, integer, long
 
@@ -53,4 +53,70 @@ class GroupKeys(Settings):
         unit="bytes",
         at_least=0,
         static=True,
+    )
+
+
+class ShareKeys(Settings):
+    """The settings of a broker that concern share groups."""
+
+    __slots__ = ()
+
+    group_share_session_timeout_ms = integer(
+        45_000,
+        "A member that sends no heartbeat for this long is removed from its share group.",
+        unit="ms",
+        at_least=1,
+    )
+    group_share_min_session_timeout_ms = integer(
+        45_000, "Minimum of share.session.timeout.ms of a group.", unit="ms", at_least=1
+    )
+    group_share_max_session_timeout_ms = integer(
+        60_000, "Maximum of share.session.timeout.ms of a group.", unit="ms", at_least=1
+    )
+    group_share_heartbeat_interval_ms = integer(
+        5_000, "How often members of share groups are to send heartbeats.", unit="ms", at_least=1
+    )
+    group_share_min_heartbeat_interval_ms = integer(
+        5_000, "Minimum of share.heartbeat.interval.ms of a group.", unit="ms", at_least=1
+    )
+    group_share_max_heartbeat_interval_ms = integer(
+        15_000, "Maximum of share.heartbeat.interval.ms of a group.", unit="ms", at_least=1
+    )
+    group_share_max_size = integer(
+        10_000, "Maximum number of members of a share group.", at_least=1
+    )
+    group_share_record_lock_duration_ms = integer(
+        30_000,
+        "How long a record that was given to a member of a share group is given to nobody else.",
+        unit="ms",
+        at_least=1,
+    )
+    group_share_min_record_lock_duration_ms = integer(
+        15_000, "Minimum of share.record.lock.duration.ms of a group.", unit="ms", at_least=1
+    )
+    group_share_max_record_lock_duration_ms = integer(
+        60_000, "Maximum of share.record.lock.duration.ms of a group.", unit="ms", at_least=1
+    )
+    group_share_delivery_count_limit = integer(
+        5, "How often a record is given out to a share group at most. 0: no limit.", at_least=0
+    )
+    group_share_min_delivery_count_limit = integer(
+        0, "Minimum of share.delivery.count.limit of a group.", at_least=0
+    )
+    group_share_max_delivery_count_limit = integer(
+        1_000, "Maximum of share.delivery.count.limit of a group.", at_least=1
+    )
+    group_share_partition_max_record_locks = integer(
+        2_000,
+        "How many records of a partition may be given out to a share group at a time.",
+        at_least=1,
+    )
+    group_share_min_partition_max_record_locks = integer(
+        100, "Minimum of share.partition.max.record.locks of a group.", at_least=1
+    )
+    group_share_max_partition_max_record_locks = integer(
+        4_000, "Maximum of share.partition.max.record.locks of a group.", at_least=1
+    )
+    group_share_max_share_sessions = integer(
+        10_000, "Maximum number of share sessions of a broker: members that fetch.", at_least=1
     )

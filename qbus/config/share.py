@@ -1,13 +1,15 @@
-"""The configuration of share groups: what brokers say for all of them, and what a group says.
+"""The configuration of a share group: its own values, else the broker's defaults.
 
-Kafka's keys and defaults, as of 4.x. The keys of a group are set with IncrementalAlterConfigs on
-the resource GROUP. Those that begin with ``qbus`` are Qbus's own.
+Kafka's keys and defaults, as of 4.x. They are set with IncrementalAlterConfigs on the resource
+GROUP. Those that begin with ``qbus`` are Qbus's own.
 """
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from qbus.config.broker import BrokerConfig
+from qbus.config.groups import ShareKeys
 from qbus.config.settings import (
     ConfigEntry,
     ConfigSource,
@@ -21,9 +23,6 @@ from qbus.config.settings import (
 )
 from qbus.errors import ConfigError
 from qbus.names import is_topic_name
-
-if TYPE_CHECKING:
-    from qbus.config.broker import BrokerConfig
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 _DURATION: Final = re.compile(
@@ -50,72 +49,6 @@ def _topic_or_none(name: str) -> None:
 def _filter(expression: str) -> None:
     if expression and not _FILTER.fullmatch(expression):
         raise ValueError("any:, all: or none: and tags separated by commas")
-
-
-class ShareKeys(Settings):
-    """The settings of a broker that concern share groups."""
-
-    __slots__ = ()
-
-    group_share_session_timeout_ms = integer(
-        45_000,
-        "A member that sends no heartbeat for this long is removed from its share group.",
-        unit="ms",
-        at_least=1,
-    )
-    group_share_min_session_timeout_ms = integer(
-        45_000, "Minimum of share.session.timeout.ms of a group.", unit="ms", at_least=1
-    )
-    group_share_max_session_timeout_ms = integer(
-        60_000, "Maximum of share.session.timeout.ms of a group.", unit="ms", at_least=1
-    )
-    group_share_heartbeat_interval_ms = integer(
-        5_000, "How often members of share groups are to send heartbeats.", unit="ms", at_least=1
-    )
-    group_share_min_heartbeat_interval_ms = integer(
-        5_000, "Minimum of share.heartbeat.interval.ms of a group.", unit="ms", at_least=1
-    )
-    group_share_max_heartbeat_interval_ms = integer(
-        15_000, "Maximum of share.heartbeat.interval.ms of a group.", unit="ms", at_least=1
-    )
-    group_share_max_size = integer(
-        10_000, "Maximum number of members of a share group.", at_least=1
-    )
-    group_share_record_lock_duration_ms = integer(
-        30_000,
-        "How long a record that was given to a member of a share group is given to nobody else.",
-        unit="ms",
-        at_least=1,
-    )
-    group_share_min_record_lock_duration_ms = integer(
-        15_000, "Minimum of share.record.lock.duration.ms of a group.", unit="ms", at_least=1
-    )
-    group_share_max_record_lock_duration_ms = integer(
-        60_000, "Maximum of share.record.lock.duration.ms of a group.", unit="ms", at_least=1
-    )
-    group_share_delivery_count_limit = integer(
-        5, "How often a record is given out to a share group at most. 0: no limit.", at_least=0
-    )
-    group_share_min_delivery_count_limit = integer(
-        0, "Minimum of share.delivery.count.limit of a group.", at_least=0
-    )
-    group_share_max_delivery_count_limit = integer(
-        1_000, "Maximum of share.delivery.count.limit of a group.", at_least=1
-    )
-    group_share_partition_max_record_locks = integer(
-        2_000,
-        "How many records of a partition may be given out to a share group at a time.",
-        at_least=1,
-    )
-    group_share_min_partition_max_record_locks = integer(
-        100, "Minimum of share.partition.max.record.locks of a group.", at_least=1
-    )
-    group_share_max_partition_max_record_locks = integer(
-        4_000, "Maximum of share.partition.max.record.locks of a group.", at_least=1
-    )
-    group_share_max_share_sessions = integer(
-        10_000, "Maximum number of share sessions of a broker: members that fetch.", at_least=1
-    )
 
 
 class ShareGroupKeys(Settings):
@@ -205,7 +138,7 @@ class ShareGroupConfig(ShareGroupKeys):
 
     __slots__ = ("_broker", "_own")
 
-    def __init__(self, broker: "BrokerConfig", own: Mapping[str, str]) -> None:
+    def __init__(self, broker: BrokerConfig, own: Mapping[str, str]) -> None:
         """``own``: the values of the group itself.
 
         Values that another version of Qbus stored and this one cannot read are ignored.
@@ -228,7 +161,7 @@ class ShareGroupConfig(ShareGroupKeys):
         return ConfigEntry(key, self.values[name], source, stated)
 
 
-def check_share_group_config(broker: "BrokerConfig", own: Mapping[str, str]) -> None:
+def check_share_group_config(broker: BrokerConfig, own: Mapping[str, str]) -> None:
     """Check the values that are to be set for a group.
 
     Raises:

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 _RECORD_LIMIT: Final = 1
 _MOST_DELIVERIES: Final = 2**15 - 1
 _ANY_NUMBER: Final = 2**31 - 1
+_PAUSE: Final = "qbus.queue.pause"
+_PAUSED: Final = ("out", "all")
 
 
 def handle(
@@ -161,6 +163,7 @@ class _ShareFetch:
         self._settings = broker.metadata.group_config(session.group)
         self._data: dict[TopicPartition, PartitionData] = {}
         self._done: set[TopicPartition] = set()  # taken from, or failed
+        self._topics: dict[WaitedFor, str] = {}  # of what is waited for
         self._size = 0
         self._records = 0
         self._has_failed = False
@@ -276,17 +279,20 @@ class _ShareFetch:
         for place in self._session.partitions:
             if place not in self._done:
                 try:
-                    _, queue = self._broker.group_queues.of(self._session.group, *place)
-                    waiter.wait_for(queue)
+                    partition, queue = self._broker.group_queues.of(self._session.group, *place)
+                    if not self._is_paused(partition.topic):
+                        self._topics[queue] = partition.topic
+                        waiter.wait_for(queue)
                 except ApiError as error:
                     self._fail(place, error)
 
     async def _take_called(self, waiter: _Waiter, called: "list[WaitedFor]") -> None:
         before = self._records
         await self._take_all(self._session.in_turn())
+        was_in_vain = self._records == before and not self._has_failed
         for queue in called:
-            if self._records == before and not self._has_failed:
-                waiter.wait_for(queue, again=True)  # it was woken in vain
+            if was_in_vain and not self._is_paused(self._topics[queue]):
+                waiter.wait_for(queue, again=True)
             else:
                 queue.forget(waiter)
 
@@ -303,6 +309,8 @@ class _ShareFetch:
         try:
             partition, queue = self._broker.group_queues.of(session.group, *place)
             check_topic(self._context, partition.topic)
+            if self._is_paused(partition.topic):
+                return
             session.touched.add(place)
             taken = await queue.take_batches(
                 session.owner,
@@ -330,6 +338,14 @@ class _ShareFetch:
         partition.bytes_out += len(taken.records)
         self._size += len(taken.records)
         self._records += sum(last - first + 1 for first, last, _ in taken.acquired)
+
+    def _is_paused(self, topic: str) -> bool:
+        """Whether nothing is given out of a topic for now; the request waits its time then."""
+        known = self._broker.metadata.topics.get(topic)
+        if known is None:
+            return False
+        config = self._broker.metadata.topic_config(known)
+        return config.values.get(_PAUSE) in _PAUSED
 
     def _fail(self, place: TopicPartition, error: ApiError) -> None:
         self._done.add(place)

@@ -29,6 +29,8 @@ class AcknowledgementBatch(Struct):
     delay_ms: Int64 = field(default=-1, tag=10001)
     # Qbus's own: the result of the one job that this batch accepts.
     result: Bytes | None = field(default=None, tag=10002)
+    # Qbus's own: what is released is so because the work failed, which is counted.
+    nack: Bool = field(default=False, tag=10003)
 
 
 class FetchPartition(Struct):

@@ -65,6 +65,7 @@ OURS = [
     ControllerNode(3, 5, broker_epoch=7),
     ChangeNode(),
     ChangeNode(states={"a": (0, 3), "b": (1,)}),
+    ChangeNode(groups=("a/b", "c")),
     ChangeNode(topics=("a", "b"), configs=("c",), brokers=(ALL_BROKERS, "1"), cluster=True),
 ]
 
@@ -152,8 +153,11 @@ def test_changes_that_share_a_transaction_are_announced_once_each() -> None:
         ChangeNode(topics=("b", "a"), states={"t": (2, 1)}),
         ChangeNode(topics=("a",), configs=("c",), brokers=("7",)),
         ChangeNode(configs=("c", "d"), states={"t": (1, 3), "u": (0,)}, cluster=True),
+        ChangeNode(groups=("g", "h")),
+        ChangeNode(groups=("h", "g")),
     ]
     merged = ChangeNode.merged(changes)
-    assert merged == ChangeNode(("b", "a"), ("c", "d"), ("7",), True, {"t": (2, 1, 3), "u": (0,)})
+    states = {"t": (2, 1, 3), "u": (0,)}
+    assert merged == ChangeNode(("b", "a"), ("c", "d"), ("7",), True, states, ("g", "h"))
     assert ChangeNode.decode(merged.encode()) == merged
     assert ChangeNode.merged([]) == ChangeNode()

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from qbus.broker.metadata.cache import NO_CONTROLLER, MetadataCache
+from qbus.broker.metadata.cache import JOBS_GROUP, NO_CONTROLLER, MetadataCache
 from qbus.broker.metadata.image import (
     BrokerConfigChanged,
     BrokerInfo,
     BrokersChanged,
     Event,
+    GroupConfigChanged,
     PartitionsChanged,
     Topic,
     TopicConfigChanged,
@@ -225,6 +226,46 @@ async def test_a_brokers_configuration_reaches_every_topic(store: MetadataStore)
         assert config.log_retention_ms == int(value)
         assert cache.topic_config(topic).retention_ms == int(value)
         assert listener.take() == [BrokerConfigChanged()]
+
+
+async def test_a_share_groups_configuration_is_followed(store: MetadataStore) -> None:
+    cache = MetadataCache(store, BrokerConfig())
+    path = ConfigNode.group_path("a/b")
+    await store.transaction([Create(path, ConfigNode({"qbus.filter": "any:x"}).encode())])
+    await cache.start()
+    assert cache.group_config("a/b").qbus_filter == "any:x"
+    listener = Listener(cache)
+    for own, expected in (({"qbus.filter": "any:y"}, "any:y"), ({}, "")):
+        node = ConfigNode(own).encode()
+        await made(store, cache, ChangeNode(groups=("a/b",)), Set(path, node))
+        assert cache.group_config("a/b").qbus_filter == expected
+        assert listener.take() == [GroupConfigChanged("a/b")]
+    await made(store, cache, ChangeNode(groups=("a/b",)), Delete(path))
+    assert "a/b" not in cache.group_configs
+
+
+async def test_a_brokers_configuration_reaches_every_share_group(store: MetadataStore) -> None:
+    cache = MetadataCache(store, BrokerConfig())
+    await cache.start()
+    assert cache.group_config("g") is cache.group_config("h")
+    assert cache.group_config("g").share_delivery_count_limit == 5
+    node = ConfigNode({"group.share.delivery.count.limit": "7"}).encode()
+    change_of_1 = ChangeNode(brokers=("1",))
+    await made(store, cache, change_of_1, Create(ConfigNode.broker_path("1"), node))
+    assert cache.group_config("g").share_delivery_count_limit == 7
+
+
+async def test_the_group_of_jobs_has_defaults_of_its_own(store: MetadataStore) -> None:
+    cache = MetadataCache(store, BrokerConfig())
+    await cache.start()
+    config = cache.group_config(JOBS_GROUP)
+    assert config.share_auto_offset_reset == "earliest"
+    assert config.share_delivery_count_limit == 0
+    path = ConfigNode.group_path(JOBS_GROUP)
+    own = ConfigNode({"share.delivery.count.limit": "9"}).encode()
+    await made(store, cache, ChangeNode(groups=(JOBS_GROUP,)), Create(path, own))
+    config = cache.group_config(JOBS_GROUP)
+    assert (config.share_delivery_count_limit, config.share_auto_offset_reset) == (9, "earliest")
 
 
 async def test_says_which_topic_a_name_collides_with(

@@ -298,6 +298,23 @@ async def test_a_client_that_leaves_cancels_what_it_waited_for() -> None:
         assert dispatch.futures[0].cancelled()
 
 
+async def test_who_wants_to_know_is_told_that_a_client_is_gone() -> None:
+    told: list[int] = []
+
+    def dispatch(peer: Peer, _: memoryview) -> list[Part]:
+        number = len(told)
+        peer.on_close += (lambda: told.append(number), lambda: told.append(number))
+        return [framed(b"ok")]
+
+    async with listening(dispatch) as listener:
+        async with connected(listener) as client:
+            client.send(b"x")
+            await client.receive()
+            assert told == []
+        await wait_until(lambda: listener.connections == 0)
+        assert told == [0, 0]
+
+
 async def test_connections_above_the_limit_are_turned_away() -> None:
     async with (
         listening(echo, max_connections=1) as listener,

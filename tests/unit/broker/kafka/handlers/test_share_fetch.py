@@ -1,6 +1,7 @@
 """ShareFetch: sessions, acknowledgements, records, and those who wait for them."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -114,6 +115,14 @@ async def test_a_release_may_say_how_long_to_wait(share: SharePlane) -> None:
     await fetch(share, 0)
     await fetch(share, 1, acks(0, 0, RELEASE, delay_ms=5000), acks(1, 1, RELEASE))
     assert [one.delay_ms for one in queue.acknowledged] == [5000, -1]
+
+
+async def test_a_release_may_say_that_the_work_failed(share: SharePlane) -> None:
+    queue = share.queues.of("t")
+    queue.put(0, 2)
+    await fetch(share, 0)
+    await fetch(share, 1, acks(0, 1, RELEASE, RELEASE, nack=True), acks(2, 2, RELEASE))
+    assert [(one.first, one.nack) for one in queue.acknowledged] == [(0, True), (2, False)]
 
 
 async def test_a_job_may_have_a_result(share: SharePlane) -> None:
@@ -437,3 +446,28 @@ async def test_a_broker_that_stops_answers_those_who_wait(share: SharePlane) -> 
     share.sessions.drain()
     assert (await waiting).responses == []
     assert (await fetch(share, 1, max_wait_ms=10_000)).responses == []
+
+
+@pytest.mark.parametrize("pause", ["out", "all"])
+async def test_nothing_is_given_out_of_a_topic_that_is_paused(
+    share: SharePlane, pause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused = {"qbus.queue.pause": pause}
+    monkeypatch.setattr(
+        share.plane.metadata, "topic_config", lambda _: SimpleNamespace(values=paused)
+    )
+    share.queues.of("t").put(0, 0)
+    assert (await fetch(share, 0, max_wait_ms=20)).responses == []
+    paused["qbus.queue.pause"] = "in"
+    assert acquired(only(await fetch(share, 1))) == [(0, 0, 1)]
+
+
+async def test_a_topic_may_be_paused_while_somebody_waits(
+    share: SharePlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = begin(share, request(share, 0, max_wait_ms=200))
+    await settle()
+    paused = SimpleNamespace(values={"qbus.queue.pause": "out"})
+    monkeypatch.setattr(share.plane.metadata, "topic_config", lambda _: paused)
+    share.queues.of("t").put(0, 0)
+    assert (await answer).responses == []
