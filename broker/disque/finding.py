@@ -14,7 +14,7 @@ from ..queues import ShareQueue
 from .queues import JobSettings, Queues
 from .reading import find_delivered
 
-_MOST_NOTED: Final = 1_000_000  # delivered jobs whose places are kept
+_MOST_NOTED: Final = 200_000  # delivered jobs whose places are kept
 
 
 class Place(NamedTuple):
