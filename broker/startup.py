@@ -198,7 +198,7 @@ def _serve_jobs(broker: Broker, listening: Address) -> "DisqueService":
     service = DisqueService(broker.config, broker.clock, broker.cluster_id, address, world)
     broker.disque = service
     broker.replicas.events.subscribe(service)
-    broker.replicas.tasks.add("forget idle queues of jobs", 60.0, service.forget_idle_queues)
+    broker.replicas.tasks.add("look after the queues of jobs", 60.0, service.look_after_queues)
     register_job_metrics(broker.metrics, service)
     return service
 

@@ -1,8 +1,7 @@
 """What jobs need of the queues that both protocols stand on, see :mod:`qbus.broker.queues`."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
 from qbus.config import ShareGroupConfig
 from qbus.jobs import GROUP, JobOptions, read_options
@@ -15,26 +14,9 @@ from ..share import group_settings
 MEMBER: Final = "disque"
 """Who has a job: any client may acknowledge what another one took."""
 
-# Of the group of jobs, where nobody set them: a job has no end but its time to live.
-_DEFAULTS: Final[Mapping[str, tuple[str, int]]] = {
-    "share.record.lock.duration.ms": ("lock_ms", 300_000),
-    "share.delivery.count.limit": ("delivery_limit", 0),
-    "share.partition.max.record.locks": ("partition_max_locks", 100_000),
-}
-
-
-def job_settings(config: ShareGroupConfig, own: Mapping[str, str]) -> GroupSettings:
-    """How the share group of jobs takes records; ``own``: what was set for it."""
-    changes: dict[str, Any] = {
-        name: value for key, (name, value) in _DEFAULTS.items() if key not in own
-    }
-    return replace(group_settings(config), **changes)
-
 
 class GroupConfigs(Protocol):
     """What is known of the configuration of share groups."""
-
-    group_configs: Mapping[str, Mapping[str, str]]
 
     def group_config(self, group: str) -> ShareGroupConfig:
         """The effective configuration of a group: another object once it has changed."""
@@ -52,8 +34,7 @@ class SettingsReader:
         """The settings."""
         config = self._configs.group_config(GROUP)
         if config is not self._config:
-            own = self._configs.group_configs.get(GROUP, {})
-            self._config, self._settings = config, job_settings(config, own)
+            self._config, self._settings = config, group_settings(config)
         return self._settings
 
 

@@ -355,13 +355,15 @@ class DisqueService(PartitionListener):
         live = {node.name for node in self.nodes.all()}
         self.nodes.leaving &= live
 
-    def forget_idle_queues(self) -> None:
-        """Drop what is kept of queues that are no topics any more, or never were."""
+    def look_after_queues(self) -> None:
+        """Drop what is kept of queues that are no topics any more; have others know the settings."""
         now = self._loop.time()
         for name, queue in list(self._queues.items()):
             is_used = queue.blocked or queue.topic in self.metadata.topics
             if not is_used and queue.pause == "none" and now - queue.used_at > IDLE_S:
                 del self._queues[name]
+            else:
+                self._refresh(queue)
 
     # Other nodes
 

@@ -13,18 +13,22 @@ from qbus.broker.controller.controller import ConfigChange
 from qbus.broker.disque.admin import AdminCommands
 from qbus.broker.disque.connection import Client
 from qbus.broker.disque.dispatch import Dispatcher
-from qbus.broker.disque.queues import job_settings
 from qbus.broker.disque.resp import split_words
 from qbus.broker.disque.service import DisqueService, World
 from qbus.broker.metadata.image import Topic
 from qbus.broker.partition.partition import Partition
+from qbus.broker.share import group_settings
 from qbus.config import Address, ShareGroupConfig
 from qbus.errors import ApiError
 from tests.support.data_plane import CLUSTER, DataPlane, Metadata
 from tests.support.resp_client import ReplyError, shown
 from tests.support.waiting import eventually
 
-EARLIEST = {"share.auto.offset.reset": "earliest"}
+SETTINGS = {
+    "share.auto.offset.reset": "earliest",
+    "share.delivery.count.limit": "0",
+    "share.record.lock.duration.ms": "300000",
+}
 
 
 class FakeController:
@@ -84,7 +88,7 @@ class Jobs:
             plane.delays,
             self.controller,
             FakeGroups(),
-            partial(job_settings, ShareGroupConfig(plane.config, EARLIEST), {}),
+            partial(group_settings, ShareGroupConfig(plane.config, SETTINGS)),
         )
         address = Address("127.0.0.1", 7711)
         self.service = DisqueService(plane.config, plane.clock, CLUSTER, address, world)

@@ -407,7 +407,7 @@ class TestLooking:
         await waiting
         assert len(jobs.service.known_queues()) == 1
         jobs.service.known_queues()[0].used_at -= 400
-        jobs.service.forget_idle_queues()
+        jobs.service.look_after_queues()
         assert jobs.service.known_queues() == []
 
 
