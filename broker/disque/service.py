@@ -356,7 +356,7 @@ class DisqueService(PartitionListener):
         self.nodes.leaving &= live
 
     def look_after_queues(self) -> None:
-        """Drop what is kept of queues that are no topics any more; have others know the settings."""
+        """Drop what is kept of queues that are no topics any more; settings for the others."""
         now = self._loop.time()
         for name, queue in list(self._queues.items()):
             is_used = queue.blocked or queue.topic in self.metadata.topics
