@@ -134,11 +134,28 @@ class ShareMembership:
         self._epoch = response.member_epoch
         if response.heartbeat_interval_ms > 0:
             self._interval = response.heartbeat_interval_ms / 1000
+        await self._look_for_topics()
         if response.assignment is not None:
             self._assignment = response.assignment
         if self._assignment is not None:
             return await self._resolve(self._assignment)
         return self._interval
+
+    async def _look_for_topics(self) -> None:
+        """Look up topics that are not known, which says in the log what is waited for.
+
+        Raises the :class:`~qbus.errors.ApiError` of a topic that does not come by waiting.
+        """
+        metadata = self._cluster.metadata
+        missing = [name for name in self._options.topics if name not in metadata.topics]
+        if not missing:
+            return
+        with contextlib.suppress(ApiError):
+            await self._cluster.refresh(missing)
+        for name in missing:
+            error = metadata.errors.get(name)
+            if error is not None and not error.retriable:
+                raise error
 
     async def _resolve(self, assignment: Assignment) -> float:
         """Take on an assignment, whose topics are ids; return the seconds until the next heartbeat.

@@ -503,6 +503,34 @@ async def test_a_topic_that_comes_later() -> None:
         assert (record.topic, record.value) == ("u", b"w")
 
 
+async def test_a_topic_that_does_not_exist_is_waited_for_aloud(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with shared({"t": 1}) as (broker, group), consumer_of(broker, ("nope", "t")) as consumer:
+        async with asyncio.timeout(20):
+            while "waits for topic nope" not in caplog.text:
+                assert await consumer.poll(0.1) == []
+        group.store([b"v"])
+        assert len(await taken(consumer, 1)) == 1
+
+
+async def test_a_topic_that_may_not_be_read_is_an_error() -> None:
+    async with shared({"t": 1}) as (broker, _), consumer_of(broker, ("t", "u")) as consumer:
+        known = broker.handlers[ApiKey.METADATA]
+
+        def refuse(request: Any) -> Any:
+            response = known(request)
+            for topic in response.topics:
+                if topic.name == "u":
+                    topic.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return response
+
+        broker.handlers[ApiKey.METADATA] = refuse
+        with pytest.raises(ApiError) as caught:
+            await taken(consumer, 1)
+        assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
 async def test_a_damaged_batch_is_raised_and_given_back() -> None:
     async with shared() as (broker, group), consumer_of(broker) as consumer:
         group.store(numbers(2))
