@@ -352,7 +352,9 @@ class Queue:
         """
         self._held.pop(job.id, None)
         delay_ms = NO_DELAY if delay is None else milliseconds_of("delay", delay)
-        await self._consumer._say_and_wait(job.record[:3], AckType.RELEASE, delay_ms)
+        await self._consumer._say_and_wait(
+            job.record[:3], AckType.RELEASE, delay_ms=delay_ms, is_nack=True
+        )
 
     async def reject(self, job: Job) -> None:
         """The job can never be done: it goes to the dead letter topic, if any. Raises as

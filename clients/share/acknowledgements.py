@@ -28,13 +28,15 @@ class Ack(NamedTuple):
     """What is said of the record at an offset.
 
     ``delay_ms``: for so long a released record is not given out. ``result``: what came of an
-    accepted job. ``told`` gets the outcome, None or an error; without it a loss is reported.
+    accepted job. ``is_nack``: it is released because work on it failed. ``told`` gets the outcome,
+    None or an error; without it a loss is reported.
     """
 
     offset: int
     type: AckType
     delay_ms: int = NO_DELAY
     result: bytes | None = None
+    is_nack: bool = False
     told: "asyncio.Future[None] | None" = None
 
 
@@ -49,7 +51,8 @@ class AckRange(NamedTuple):
     last: int
     types: list[int]
     delay_ms: int
-    result: bytes | None
+    result: bytes | None = None
+    is_nack: bool = False
 
 
 def ranges_of(acks: Iterable[Ack]) -> list[AckRange]:
@@ -67,8 +70,10 @@ def ranges_of(acks: Iterable[Ack]) -> list[AckRange]:
 
 
 def _goes_on(before: Ack, ack: Ack) -> bool:
-    has_result = ack.result is not None or before.result is not None
-    return ack.offset == before.offset + 1 and ack.delay_ms == before.delay_ms and not has_result
+    if ack.result is not None or before.result is not None:
+        return False
+    is_next = ack.offset == before.offset + 1
+    return is_next and (ack.delay_ms, ack.is_nack) == (before.delay_ms, before.is_nack)
 
 
 def _range_of(run: list[Ack]) -> AckRange:
@@ -76,7 +81,9 @@ def _range_of(run: list[Ack]) -> AckRange:
     types = [int(ack.type) for ack in run]
     if len(set(types)) == 1:
         types = types[:1]
-    return AckRange(first.offset, last.offset, types, first.delay_ms, first.result)
+    return AckRange(
+        first.offset, last.offset, types, first.delay_ms, first.result, is_nack=first.is_nack
+    )
 
 
 class _Chunk:

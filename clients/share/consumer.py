@@ -278,7 +278,7 @@ class ShareConsumer:
         while self._ready:  # what a loop left comes again
             record = self._ready.popleft()
             if self._is_held(record):
-                self._say(record[:3], AckType.RELEASE, 0)
+                self._say(record[:3], AckType.RELEASE, delay_ms=0)
         while limit > 0 and (found := self._sessions.next_fetched()) is not None:
             acquired, lease = found
             if batches and acquired.is_damaged:
@@ -349,7 +349,7 @@ class ShareConsumer:
         """
         delay_ms = NO_DELAY if delay is None else milliseconds_of("delay", delay)
         for place in self._places(records):
-            self._say(place, AckType.RELEASE, delay_ms)
+            self._say(place, AckType.RELEASE, delay_ms=delay_ms)
 
     def reject(self, records: ShareRecords) -> None:
         """Nobody is to get the records again: they go to the group's dead letter topic, if any.
@@ -403,29 +403,27 @@ class ShareConsumer:
         self,
         place: _Place,
         kind: AckType,
+        *,
         delay_ms: int = NO_DELAY,
         result: bytes | None = None,
+        is_nack: bool = False,
     ) -> None:
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._say(place, kind, delay_ms, result, told)
+        self._say_ack(place, Ack(place[2], kind, delay_ms, result, is_nack, told))
         await told
 
-    def _say(
-        self,
-        place: _Place,
-        kind: AckType,
-        delay_ms: int = NO_DELAY,
-        result: bytes | None = None,
-        told: "asyncio.Future[None] | None" = None,
-    ) -> None:
-        lease = self._held.get(place) if kind is AckType.RENEW else self._held.pop(place, None)
+    def _say(self, place: _Place, kind: AckType, *, delay_ms: int = NO_DELAY) -> None:
+        self._say_ack(place, Ack(place[2], kind, delay_ms))
+
+    def _say_ack(self, place: _Place, ack: Ack) -> None:
+        is_renewal = ack.type is AckType.RENEW
+        lease = self._held.get(place) if is_renewal else self._held.pop(place, None)
         topic, partition, offset = place
         if lease is None:
             raise ApiError(
                 ErrorCode.INVALID_RECORD_STATE,
                 f"offset {offset} of {topic}-{partition} is not held by this consumer (any more)",
             )
-        ack = Ack(offset, kind, delay_ms, result, told)
         self._sessions.say(TopicPartition(topic, partition), ack, lease)
 
     def _places(self, records: ShareRecords) -> list[_Place]:

@@ -139,6 +139,7 @@ class ShareSession:
                                     acknowledge_types=span.types,
                                     delay_ms=span.delay_ms,
                                     result=span.result,
+                                    nack=span.is_nack,
                                 )
                                 for span in ranges_of(acks.get(TopicPartition(topic, index), ()))
                             ],
@@ -180,6 +181,7 @@ class ShareSession:
                                     acknowledge_types=span.types,
                                     delay_ms=span.delay_ms,
                                     result=span.result,
+                                    nack=span.is_nack,
                                 )
                                 for span in ranges_of(acks[TopicPartition(topic, index)])
                             ],

@@ -47,6 +47,7 @@ class FakeShareGroup:
     """One share group of any name on some brokers; every member is assigned every partition.
 
     said: each acknowledgement that was taken: topic, partition, offset, type, delay, result.
+    nacks: the offsets of those that said that the work failed.
     refusals: errors by API to be answered next, each as a whole. ``record_refusals``: offsets of
         which no acknowledgement is taken.
     """
@@ -62,6 +63,7 @@ class FakeShareGroup:
         self.said: list[tuple[str, int, int, int, int, bytes | None]] = []
         self.refusals: defaultdict[ApiKey, deque[ErrorCode]] = defaultdict(deque)
         self.record_refusals: set[int] = set()
+        self.nacks: list[int] = []
         self.sessions: dict[tuple[int, str], _Session] = {}
         self._assignments = 0
         self._told: dict[str, int] = {}
@@ -248,6 +250,8 @@ class FakeShareGroup:
             else:
                 state.member, state.is_done = "", kind != 2
             self.said.append((*where, offset, kind, batch.delay_ms, batch.result))
+            if batch.nack:
+                self.nacks.append(offset)
         return ErrorCode.NONE
 
     # Fetches.

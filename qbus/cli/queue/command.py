@@ -329,9 +329,10 @@ def _redriven(document: "Document") -> str:
 @click.argument("what", metavar="in|out|all|none", type=click.Choice(["in", "out", "all", "none"]))
 @client_command
 async def pause(*, name: str, what: str, bootstrap: str, as_json: bool) -> None:
-    """Pause QUEUE for Disque's commands: take no jobs in, give none out, neither; or go on (none).
+    """Pause QUEUE: take no jobs in, give none out, neither; or none: let it go on.
 
-    Clients of Kafka's protocol, which 'qbus queue work' is, are not stopped.
+    What would be taken in is refused to Disque's commands only, not to producers of Kafka's
+    protocol, such as 'qbus queue add'.
     """
     from qbus.cli.queue.topics import topic_of
     from qbus.cli.session import administration

@@ -123,7 +123,7 @@ def test_the_way_of_a_job(qbus: Qbus, queue: str) -> None:
     assert qbus.json("trace", *place)["events"] == found["events"]
     said = qbus("trace", *place).decode()
     assert said.startswith(f"{queue}-{found['partition']} at offset {found['offset']}\n")
-    assert "given back: released; given out 1 time so far" in said
+    assert "given back: refused; given out 1 time so far" in said
     assert "no record" in qbus.failure("trace", queue, place[1], "999")
     assert "is no job's id" in qbus.failure("trace", "D-x", code=2)
 
@@ -182,7 +182,10 @@ def test_json_of_added_jobs(qbus: Qbus, queue: str) -> None:
     assert (document["queue"], len(document["ids"])) == (queue, 2)
 
 
-def test_a_pause_is_a_setting_of_the_topic(qbus: Qbus, queue: str) -> None:
+def test_a_paused_queue_gives_nothing_out(qbus: Qbus, queue: str) -> None:
+    added(qbus, queue, "body")
     said = qbus("queue", "pause", queue, "out").decode()
     assert said == f"Queue {queue} gives no jobs out.\n"
+    assert worked(qbus, queue, UPPER, "--idle", "2s")["done"] == 0
     assert qbus.json("queue", "pause", queue, "none") == {"queue": queue, "paused": "none"}
+    assert worked(qbus, queue, UPPER, "--count", "1")["done"] == 1

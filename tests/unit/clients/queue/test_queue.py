@@ -175,6 +175,7 @@ async def test_refused_and_rejected_jobs() -> None:
         assert (job.body, job.deliveries) == (b"0", 2)
         await queue.nack(job)
         assert group.said[-1][3:5] == (RELEASE, -1)
+        assert group.nacks == [0, 0]
         await queue.reject(await got(queue))
         assert group.said[-1][3] == REJECT
         await queue.ack(await got(queue))

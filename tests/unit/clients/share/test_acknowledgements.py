@@ -27,6 +27,10 @@ ACCEPT, RELEASE, RENEW = AckType.ACCEPT, AckType.RELEASE, AckType.RENEW
             [AckRange(3, 4, [2], 5, None), AckRange(5, 5, [2], 6, None)],
         ),
         (
+            [Ack(3, RELEASE), Ack(4, RELEASE, is_nack=True)],
+            [AckRange(3, 3, [2], -1), AckRange(4, 4, [2], -1, None, is_nack=True)],
+        ),
+        (
             [Ack(3, ACCEPT), Ack(4, ACCEPT, result=b"r"), Ack(5, ACCEPT)],
             [
                 AckRange(3, 3, [1], -1, None),
