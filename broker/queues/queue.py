@@ -107,6 +107,7 @@ class ShareQueue:
         self._timer: asyncio.TimerHandle | None = None
         self._planned_for: tuple[int | None, int | None, bool] | None = None  # what it waits for
         self._retry_at = float("-inf")
+        self._trimmed_to = -1  # the log's start before which all is done, or about to be
         self._failures = LogThrottle(self._clock)
         self._counts_before = QueueCounts()
         self._messages_before = self.partition.messages_in
@@ -383,14 +384,19 @@ class ShareQueue:
     def _trim(self, state: QueueState) -> None:
         """Finish what retention has taken."""
         log_start = self.partition.log.log_start_offset
-        if log_start > state.progress.start:
+        if log_start > state.progress.start and log_start != self._trimmed_to:
             settlement = state.trim(log_start)
             if settlement is not None:
+                self._trimmed_to = log_start
                 self._store(state, settlement)
 
     def _took(self) -> None:
         """Go on after somebody took records, or found none."""
         self._line.came()
+        if self._state is not None:
+            left_over = self._state.left_over()
+            if left_over is not None:
+                self._store(self._state, left_over)
         if len(self._line):
             self._notify()
         self._schedule()
@@ -586,6 +592,7 @@ class ShareQueue:
 
     def _failed(self, state: QueueState, settlement: Settlement, error: ApiError) -> None:
         state.failed(settlement)
+        self._trimmed_to = -1
         if self._failures.allows():
             _log.warning("%s: what was done cannot be stored: %s", self, error)
         self._retry_at = self._loop.time() + _RETRY_S

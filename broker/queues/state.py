@@ -120,6 +120,7 @@ class QueueState:
     __slots__ = (
         "_counts",
         "_expiries",
+        "_left_over",
         "_taken",
         "_wakeups",
         "leases",
@@ -145,6 +146,7 @@ class QueueState:
         self.voids: RangeMap[bool] = RangeMap()
         self._counts = QueueCounts()
         self._taken = 0
+        self._left_over: list[tuple[int, int]] = []
         self.moving: list[Given] = []
         """What is to be given up next: whoever drives this takes it over."""
         self._expiries: list[tuple[int, int, int]] = []  # heap: until, first, last
@@ -166,8 +168,23 @@ class QueueState:
         """There are no records from ``first`` to ``last``."""
         first = max(first, self.progress.start)
         if first <= last:
-            for low, high in self.progress.done.gaps(first, last):
+            done = self.progress.done
+            for low, high in done.gaps(first, last):
                 self.voids.set(low, high, True)
+                void = self.voids.find(low)
+                if void is not None and done.at(high + 1) is not None:
+                    self._left_over.append((void.first, high))
+
+    def left_over(self) -> Settlement | None:
+        """Begin to finish voids; None: there are none to be finished.
+
+        The record behind such a void was done before anybody looked at the void, so nobody will
+        finish it with that record: the start would stay before it for ever.
+        """
+        if not self._left_over:
+            return None
+        voids, self._left_over = self._left_over, []
+        return Settlement([Change(ChangeKind.ARCHIVED, first, last) for first, last in voids], [])
 
     def pass_to(self, offset: int) -> None:
         """Nothing before ``offset`` is fresh any more."""
@@ -418,10 +435,17 @@ class QueueState:
     def _wait(self, first: int, last: int, history: History) -> None:
         self.waiting.set(first, last, history)
         heapq.heappush(self._wakeups, (history.not_before, first, last))
+        if len(self._wakeups) > 2 * len(self.waiting) + 1000:  # most are of what was put back
+            self._wakeups = [
+                (span.value.not_before, span.first, span.last) for span in self.waiting
+            ]
+            heapq.heapify(self._wakeups)
 
     def failed(self, settlement: Settlement) -> None:
         """The changes could not be stored: everything is as it was before."""
         start = self.progress.start
+        if not settlement.origins:
+            self._left_over += [(change.first, change.last) for change in settlement.changes]
         for origin in settlement.origins:
             first = max(origin.first, start)
             if first > origin.last:
@@ -432,10 +456,8 @@ class QueueState:
                 self._lease(first, origin.last, origin.lease)
             elif origin.place is Place.WAITING:
                 self._wait(first, origin.last, origin.history)
-            elif origin.place is Place.READY:
+            else:  # fresh ones, too: the next who takes records may have passed them
                 self.ready.set(first, origin.last, origin.history)
-            elif first < self.next_fresh:
-                self.ready.set(first, min(origin.last, self.next_fresh - 1), FRESH)
 
     # Time
 

@@ -55,6 +55,8 @@ kind name         meaning
 ==== ============ =================================================================================
 
 Offsets without a record, of hidden batches for instance, are done together with their neighbours.
+A change of records that are done already changes nothing of them: now and then all before the start
+of a group is ARCHIVED again, so that replicas that begin with what is left of a log know the group.
 
 Types 0 and 1 are Kafka's own: a transaction's abort and commit.
 """

@@ -75,6 +75,11 @@ class Checks:
             if record not in self.finished:
                 raise ViolationError(f"the start is behind {record}, which nobody has done")
 
+    def nothing_between(self, ranges: int) -> None:
+        """All is done: so the start is behind all."""
+        if ranges:
+            raise ViolationError(f"the start stays before {ranges} ranges that are done")
+
     def at_the_end(self) -> None:
         """All members took all they could get, and did it."""
         lost = self.committed - self.finished

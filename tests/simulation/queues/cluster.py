@@ -265,6 +265,12 @@ class Cluster:
 
     def take(self, member: str, most: int) -> None:
         """Give out what is ready, then what is fresh."""
+        self.give_out(member, most)
+        left_over = self.state.left_over()
+        if left_over is not None:
+            self.store(left_over)
+
+    def give_out(self, member: str, most: int) -> None:
         state, now_ms = self.state, self.leader.now_ms
         while most > 0 and state.has_room:
             lowest = state.ready.lowest()
@@ -502,4 +508,5 @@ def simulate(seed: int, bugs: Bugs = NO_BUGS) -> Checks:
         cluster.step()
     cluster.calm_down()
     cluster.checks.at_the_end()
+    cluster.checks.nothing_between(len(cluster.progress.done))
     return cluster.checks
