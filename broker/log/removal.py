@@ -72,6 +72,8 @@ class RecordRemover:
     def __init__(self, state: LogState, flusher: LogFlusher) -> None:
         self._state = state
         self._flusher = flusher
+        # What queues had done, where the log ended then, and how often it had been cut by then
+        self._done: tuple[int, int, int] | None = None
 
     def apply_retention(self, max_offset: int) -> int:
         """Remove what retention says; the number of segments removed. Raises ApiError."""
@@ -82,13 +84,14 @@ class RecordRemover:
                 with state.lock:
                     state.check_usable()
                     now_ms = state.clock.time_ms()
+                    done_before = self._done_before(max_offset)
                     count = count_expired(
                         state.segments,
                         state.config,
                         now_ms=now_ms,
                         start_offset=state.log_start_offset,
-                        max_offset=self._before_needed(max_offset),
-                        done_before=self._done_before(),
+                        max_offset=self._before_needed(max_offset, done_before),
+                        done_before=done_before or 0,
                     )
                     if count == len(state.segments) and not self._can_roll(now_ms):
                         count -= 1  # a full disk: removing the others makes space
@@ -115,25 +118,37 @@ class RecordRemover:
                     now_ms=state.clock.time_ms(),
                     start_offset=state.log_start_offset,
                     max_offset=max_offset,
-                    done_before=self._done_before(),
+                    done_before=self._done_before(max_offset) or 0,
                 )
                 return state.segments[min(count, len(state.segments) - 1)].base_offset
 
-    def _before_needed(self, max_offset: int) -> int:
+    def _before_needed(self, max_offset: int, done_before: int | None) -> int:
         """What may go at most: not what delayed records lie in, nor what queues have not done."""
-        fold = self._state.controls.fold
-        needed = fold.needed_from
+        needed = self._state.controls.fold.needed_from
         if needed is not None:
             max_offset = min(max_offset, needed)
-        if self._state.config.removes_acknowledged and fold.done_before is not None:
-            max_offset = min(max_offset, fold.done_before)
-        return max_offset
+        return max_offset if done_before is None else min(max_offset, done_before)
 
-    def _done_before(self) -> int:
-        """Before which offset records go as they are done, however new they are."""
-        if not self._state.config.removes_acknowledged:
-            return 0
-        return self._state.controls.fold.done_before or 0
+    def _done_before(self, max_offset: int) -> int | None:
+        """Before which offset records go as they are done, however new they are; None: none do.
+
+        Only what says so below ``max_offset``, the high watermark, counts: the rest may be cut off.
+        Where the log ends behind that, as it does while queues are busy, it is what was known when
+        the log ended before it.
+        """
+        state = self._state
+        done = state.controls.fold.done_before
+        if not state.config.removes_acknowledged or done is None:
+            return None
+        if state.end_offset <= max_offset:
+            return done
+        known, result = self._done, 0
+        if known is not None and known[2] != state.rewrites:
+            known = None
+        if known is not None and known[1] <= max_offset:
+            result, known = known[0], None
+        self._done = known or (done, state.end_offset, state.rewrites)
+        return min(result, done)
 
     def _can_roll(self, now_ms: int) -> bool:
         try:

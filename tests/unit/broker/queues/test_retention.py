@@ -54,6 +54,22 @@ async def test_what_all_have_done_goes_however_new_it_is(tmp_path: Path) -> None
     await world.plane.stop()
 
 
+async def test_what_may_be_cut_off_is_not_done(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await world.start(qbus_queue_retention="acknowledged")
+    await fill(world)
+    queue = world.queue()
+    await take(queue)
+    await world.settled()
+    log, before = world.partition.log, world.partition.high_watermark
+    await accept(queue, 0, 2)
+    assert log.apply_retention(before) == 0, "the acknowledgement is not below the high watermark"
+    end = world.partition.high_watermark
+    await world.add(b"d")
+    assert log.apply_retention(end) == 3, "what was known when the log ended there"
+    await world.plane.stop()
+
+
 async def test_as_long_as_no_group_is_known_time_decides(tmp_path: Path) -> None:
     world = World(tmp_path)
     await world.start(qbus_queue_retention="acknowledged", retention_ms=1000)
