@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 _RECORD_LIMIT: Final = 1
 _MOST_DELIVERIES: Final = 2**15 - 1
 _ANY_NUMBER: Final = 2**31 - 1
-_PAUSE: Final = "qbus.queue.pause"
 _PAUSED: Final = ("out", "all")
 
 
@@ -344,8 +343,7 @@ class _ShareFetch:
         known = self._broker.metadata.topics.get(topic)
         if known is None:
             return False
-        config = self._broker.metadata.topic_config(known)
-        return config.values.get(_PAUSE) in _PAUSED
+        return self._broker.metadata.topic_config(known).qbus_queue_pause in _PAUSED
 
     def _fail(self, place: TopicPartition, error: ApiError) -> None:
         self._done.add(place)

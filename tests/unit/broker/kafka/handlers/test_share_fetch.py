@@ -1,7 +1,7 @@
 """ShareFetch: sessions, acknowledgements, records, and those who wait for them."""
 
 import asyncio
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -448,26 +448,23 @@ async def test_a_broker_that_stops_answers_those_who_wait(share: SharePlane) -> 
     assert (await fetch(share, 1, max_wait_ms=10_000)).responses == []
 
 
-@pytest.mark.parametrize("pause", ["out", "all"])
-async def test_nothing_is_given_out_of_a_topic_that_is_paused(
-    share: SharePlane, pause: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paused = {"qbus.queue.pause": pause}
-    monkeypatch.setattr(
-        share.plane.metadata, "topic_config", lambda _: SimpleNamespace(values=paused)
-    )
+async def pause(share: SharePlane, what: str) -> None:
+    topic = share.plane.metadata.topics["t"]
+    await share.plane.metadata.put(replace(topic, config={"qbus.queue.pause": what}))
+
+
+@pytest.mark.parametrize("what", ["out", "all"])
+async def test_nothing_is_given_out_of_a_topic_that_is_paused(share: SharePlane, what: str) -> None:
+    await pause(share, what)
     share.queues.of("t").put(0, 0)
     assert (await fetch(share, 0, max_wait_ms=20)).responses == []
-    paused["qbus.queue.pause"] = "in"
+    await pause(share, "in")
     assert acquired(only(await fetch(share, 1))) == [(0, 0, 1)]
 
 
-async def test_a_topic_may_be_paused_while_somebody_waits(
-    share: SharePlane, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_topic_may_be_paused_while_somebody_waits(share: SharePlane) -> None:
     answer = begin(share, request(share, 0, max_wait_ms=200))
     await settle()
-    paused = SimpleNamespace(values={"qbus.queue.pause": "out"})
-    monkeypatch.setattr(share.plane.metadata, "topic_config", lambda _: paused)
+    await pause(share, "out")
     share.queues.of("t").put(0, 0)
     assert (await answer).responses == []
