@@ -5,12 +5,13 @@ import logging
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
+from qbus.config import ShareGroupConfig
 from qbus.errors import ApiError, ErrorCode
 
 from ..authorization import Operation
 from ..authorization import topic as topic_resource
 from ..partition.purgatory import Delayed
-from ..queues import AckRange, AckType
+from ..queues import AckRange, AckType, GroupSettings
 from ..share import group_settings
 from .context import RequestContext
 
@@ -28,6 +29,7 @@ T = TypeVar("T")
 
 _FIRST_WITH_RENEW: Final = 2
 _BACKOFF: Final = -1
+_MOST_SETTINGS: Final = 10_000
 
 
 class GroupQueues:
@@ -42,6 +44,8 @@ class GroupQueues:
         self._replicas = replicas
         self._metadata = metadata
         self._queues = queues
+        # What the last request of each group went by, made once for each configuration.
+        self._settings: dict[str, tuple[ShareGroupConfig, GroupSettings]] = {}
 
     def of(self, group: str, topic: str | bytes, index: int) -> "tuple[Partition, ShareQueue]":
         """A partition of the topic with this name or id, and what a group takes of it.
@@ -59,8 +63,16 @@ class GroupQueues:
         return self._queue(partition, group) if is_known else None
 
     def _queue(self, partition: "Partition", group: str) -> "ShareQueue":
-        settings = group_settings(self._metadata.group_config(group))
-        return self._queues.queue(partition, group, settings)
+        return self._queues.queue(partition, group, self._settings_of(group))
+
+    def _settings_of(self, group: str) -> GroupSettings:
+        config = self._metadata.group_config(group)
+        known = self._settings.get(group)
+        if known is None or known[0] is not config:
+            if len(self._settings) >= _MOST_SETTINGS:
+                self._settings.clear()
+            known = self._settings[group] = config, group_settings(config)
+        return known[1]
 
 
 class Acknowledgement(Protocol):
