@@ -1,4 +1,4 @@
-"""Jobs through clients that nobody here wrote: pydisque, redis-py, disqueue-node, spinach.
+"""Jobs through clients that nobody here wrote: pydisque, redis, disqueue-node, spinach.
 
 Each does what a worker does, and says what it saw.
 """
@@ -86,6 +86,21 @@ def test_redis_py_with_raw_commands(port: int, protocol: str) -> None:
         "in order": True,
         "all": 100,
     }
+
+
+def test_redis_cli(port: int) -> None:
+    program = shutil.which("redis-cli")
+    if program is None:
+        pytest.skip("redis-cli is not installed")
+
+    def ask(*words: str) -> str:
+        command = [program, "-p", str(port), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    job = ask("ADDJOB", "cli", "hello", "5000")
+    assert ask("GETJOB", "FROM", "cli").splitlines() == ["cli", job, "hello"]
+    assert ask("ACKJOB", job) == "1"
+    assert ask("QLEN") == "ERR wrong number of arguments for 'qlen' command"
 
 
 def test_disqueue_node(port: int) -> None:
