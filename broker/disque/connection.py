@@ -227,8 +227,7 @@ class Connection(asyncio.Protocol):
         """Begin nothing more; what was begun is still answered."""
         self.client.is_over = True
         self._pause_reading()
-        if self.is_idle:
-            self.close("the broker is shutting down")
+        self._write([])
 
     # Commands
 

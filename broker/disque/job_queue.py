@@ -102,7 +102,8 @@ class BlockedClient:
         if timeout_ms:
             self._timer = loop.call_later(timeout_ms / 1000, self.give, None)
         for queue in queues:
-            queue.line_up(self)
+            if not self.future.done():
+                queue.line_up(self)
 
     def give(self, taken: TakenJob | None) -> bool:
         """End its wait with a job, or with None; whether it still waited."""

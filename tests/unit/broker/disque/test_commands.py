@@ -7,6 +7,7 @@ import asyncio
 
 import pytest
 
+from qbus.broker.disque.job_queue import Job, TakenJob
 from qbus.broker.metadata.image import BrokerInfo
 from qbus.errors import ApiError, ErrorCode
 from qbus.jobs import JobOptions, parse_id
@@ -285,6 +286,19 @@ class TestWaiting:
         await jobs.settled()
         ((_, _, _, *counters),) = await jobs.ask("GETJOB NOHANG WITHCOUNTERS FROM q")
         assert counters == ["nacks", 0, "additional-deliveries", 0]
+
+    async def test_what_came_from_another_node_too_late_is_for_the_next(self, jobs: Jobs) -> None:
+        queue = jobs.service.need_queue(b"q")
+        came = Job(b"q", "D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a0", b"late")
+        assert not queue.give_from_elsewhere(TakenJob(came, None))
+        queue.keep(TakenJob(came, None))
+        assert queue.unwanted() == []  # at most once: it cannot be given back
+        assert await jobs.ask("QLEN q") == 1
+        assert await jobs.ask("GETJOB FROM q other") == [["q", came.id, "late"]]
+        assert jobs.service.need_queue(b"other").blocked == 0
+        queue.keep(TakenJob(came._replace(id=came.id[:-1] + "1"), None))
+        assert len(queue.unwanted()) == 1
+        assert await jobs.ask("QLEN q") == 0
 
     async def test_thousands_wait_and_go(self, jobs: Jobs) -> None:
         await jobs.add()

@@ -267,6 +267,14 @@ async def test_one_that_waits_for_its_reply_is_not_idle() -> None:
         served.close()
 
 
+async def test_a_drain_waits_for_nobody_who_does_not_read(served: Served) -> None:
+    peer = await served.connect()
+    peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    peer.send(b"BIG 30000000\r\n")
+    await eventually(lambda: served.commands.begun == [b"30000000"])
+    await asyncio.wait_for(served.listener.drain(20), 5)
+
+
 async def test_there_are_not_too_many_clients() -> None:
     served = Served(LIMITS._replace(max_clients=2))
     await served.listener.start()
