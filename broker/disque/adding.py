@@ -1,8 +1,10 @@
 """Jobs on their way into a partition: those of one turn of the event loop share a batch."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 from qbus.delay import DELIVER_AT
@@ -91,7 +93,12 @@ class Adder:
         self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[tuple[Partition, bytes], list[_NewJob]] = {}
+        self._open: Counter[Partition] = Counter()
         self.added = 0
+
+    def open(self, partition: Partition) -> int:
+        """How many jobs for now are on their way into a partition, and count in no length yet."""
+        return self._open[partition]
 
     def add(
         self,
@@ -115,7 +122,15 @@ class Adder:
             waiting = self._waiting[key] = []
             self._loop.call_soon(self._append_all, key)
         waiting.append(_NewJob(body, options, is_async, added, on_late))
+        if not options.delay:
+            self._open[partition] += 1
+            added.add_done_callback(partial(self._on_added, partition))
         return added
+
+    def _on_added(self, partition: Partition, _: object) -> None:
+        self._open[partition] -= 1
+        if self._open[partition] <= 0:
+            del self._open[partition]
 
     def _append_all(self, key: tuple[Partition, bytes]) -> None:
         jobs = self._waiting.pop(key)
@@ -135,6 +150,8 @@ class Adder:
         now_ms = self._now_ms()
         try:
             batch = build_batch((None, one.body, _headers(one, now_ms), now_ms) for one in jobs)
+            for job in jobs:
+                job.body = b""  # which may be much, until all replicas have it
             if is_delayed:
                 info = self._append_delayed(partition, batch, acks)
             else:

@@ -80,7 +80,7 @@ class AdminCommands:
         wanted = self._service.password
         if not wanted:
             raise CommandError("ERR Client sent AUTH, but no password is set")
-        client.is_authenticated = hmac.compare_digest(password, wanted.encode())
+        client.is_authenticated = hmac.compare_digest(password, wanted)
         if not client.is_authenticated:
             raise CommandError("ERR invalid password")
 
@@ -322,7 +322,7 @@ class AdminCommands:
             raise CommandError("ERR The server is running without a config file")
         return resp.OK
 
-    def _settings(self) -> dict[str, str]:
+    def _settings(self) -> dict[str, str | bytes]:
         config, listener = self._service.config, self.listener
         limits = None if listener is None else listener.limits
         return {
@@ -349,10 +349,10 @@ class AdminCommands:
         return resp.encode(pairs)
 
     def _set_config(self, name: bytes, value: bytes) -> Reply:
-        key, text = name.lower(), value.decode("utf-8", "surrogateescape")
+        key, text = name.lower(), value[:128].decode("utf-8", "backslashreplace")
         limits = None if self.listener is None else self.listener.limits
         if key == b"requirepass":
-            self._service.password = text
+            self._service.password = value
             return resp.OK
         if self.listener is not None and limits is not None and key in {b"timeout", b"maxclients"}:
             if not (value.isdigit() and len(value) < 10) or (

@@ -12,7 +12,7 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.records import build_batch
 
 from ..metadata.image import Topic
-from ..partition.partition import ACKS_ALL
+from ..partition.partition import ACKS_ALL, Partition
 from ..queues import AckRange, AckType, RecordStatus
 from . import errors, resp
 from .connection import Client, Reply
@@ -126,8 +126,11 @@ class JobCommands:
         me = self._service.metadata.brokers.get(self._service.config.node_id)
         if me is not None and me.is_full:
             raise CommandError(errors.NO_ROOM)
-        if options.max_length and queue.length >= options.max_length:
-            raise CommandError(errors.IS_LONG)
+        if options.max_length:
+            adder = self._service.adder
+            coming = sum(adder.open(part.partition) for part in queue.parts)
+            if queue.length + coming >= options.max_length:
+                raise CommandError(errors.IS_LONG)
         if queue.is_paused_in:
             raise CommandError(errors.IS_PAUSED)
 
@@ -146,7 +149,7 @@ class JobCommands:
             options.body,
             options.job(service.nodes.usual_replicas, service.nodes.name),
             is_async=options.is_async,
-            on_late=partial(self._undo_late, part),
+            on_late=partial(self._undo_late, part, is_delayed=options.delay > 0),
         )
         queue.jobs_in += 1
         queue.note_use()
@@ -157,9 +160,16 @@ class JobCommands:
         added.add_done_callback(partial(_on_added, reply, timer))
         return reply
 
-    def _undo_late(self, part: Part, offset: int) -> None:
+    def _undo_late(self, part: Part, offset: int, *, is_delayed: bool) -> None:
         """Take back a job that its client was told is not safe, as well as that is possible."""
-        self._service.run(_settle_late(part, offset))
+        self._service.run(self._take_back(part, offset, is_delayed=is_delayed))
+
+    async def _take_back(self, part: Part, offset: int, *, is_delayed: bool) -> None:
+        with suppress(ApiError):
+            if is_delayed:
+                await self._order(part.partition, [(CANCEL, str(offset).encode())])
+            else:
+                await part.queue.settle(offset)
 
     async def _add_slowly(self, call: Call, queue: JobQueue, options: AddOptions) -> bytes:
         """Add where no partition of the queue is led here, as far as is known."""
@@ -206,15 +216,12 @@ class JobCommands:
         if is_here or is_elsewhere:
             self._service.run(self._get(call, options, queues, reply))
         else:
-            self._hang(call, options, queues, reply)
+            self._hang(call, options, reply)
         return reply
 
     def _queues_of(self, options: GetOptions) -> list[JobQueue]:
-        """The queues that are named, each once; those that there are, if nobody is to wait."""
-        names = dict.fromkeys(options.queues)
-        if not options.is_nohang:
-            return [self._service.need_queue(name) for name in names]
-        found = [self._service.find_queue(name) for name in names]
+        """The queues that are named and are there, each once."""
+        found = [self._service.find_queue(name) for name in dict.fromkeys(options.queues)]
         return [queue for queue in found if queue is not None]
 
     async def _get(
@@ -234,7 +241,7 @@ class JobCommands:
         if taken:
             await self._hand_over(taken, options, reply)
         elif not reply.done():
-            self._hang(call, options, queues, reply)
+            self._hang(call, options, reply)
 
     async def _hand_over(
         self, taken: Sequence[TakenJob], options: GetOptions, reply: asyncio.Future[bytes]
@@ -245,13 +252,7 @@ class JobCommands:
             return
         reply.set_result(jobs_reply(taken, with_counters=options.with_counters))
 
-    def _hang(
-        self,
-        call: Call,
-        options: GetOptions,
-        queues: Sequence[JobQueue],
-        reply: asyncio.Future[bytes],
-    ) -> None:
+    def _hang(self, call: Call, options: GetOptions, reply: asyncio.Future[bytes]) -> None:
         """Wait until there is a job, if the client wants that."""
         service = self._service
         if options.is_nohang or service.is_draining:
@@ -261,6 +262,7 @@ class JobCommands:
         else:
             client = call.client
             client.is_blocked = True
+            queues = [service.need_queue(name) for name in dict.fromkeys(options.queues)]
             blocked = BlockedClient(self._loop, queues, options.timeout_ms)
             blocked.future.add_done_callback(partial(self._on_job, client, options, reply))
             reply.add_done_callback(partial(_leave, blocked))
@@ -292,7 +294,8 @@ class JobCommands:
 
     async def _ack(self, result: bytes | None, found: Found) -> bool:
         if found.offset is None:
-            return await self._order(found, [(CANCEL, str(found.place.job.offset).encode())])
+            target = str(found.place.job.offset).encode()
+            return await self._order(found.partition, [(CANCEL, target)])
         done = await found.queue.settle(found.offset, result)
         if found.place.job.is_delayed:
             self._service.delivered.forget(found.place.job, found.place.topic.id)
@@ -314,7 +317,8 @@ class JobCommands:
         if found.offset is None:
             now = str(self._service.clock.time_ms()).encode()
             target = str(found.place.job.offset).encode()
-            return await self._order(found, [(RESCHEDULE, target), (DELIVER_AT, now)])
+            order = [(RESCHEDULE, target), (DELIVER_AT, now)]
+            return await self._order(found.partition, order)
         return await found.queue.put_back(found.offset, nack=nack, delay_ms=delay_ms)
 
     def dequeue(self, call: Call) -> Reply:
@@ -325,18 +329,18 @@ class JobCommands:
         """``QBUS.RELEASE id ...``: another node took it for a client that is gone."""
         return self._count(call, call.arguments[1:], _release)
 
-    async def _order(self, found: Found, headers: list[tuple[str, bytes]]) -> bool:
+    async def _order(self, partition: Partition, headers: list[tuple[str, bytes]]) -> bool:
         """Have a job cancelled or rescheduled that is not delivered yet; whether it was."""
         batch = build_batch([(None, b"", headers, self._service.clock.time_ms())])
-        intake = self._service.delays.intake(found.partition, memoryview(batch), ACKS_ALL)
+        intake = self._service.delays.intake(partition, memoryview(batch), ACKS_ALL)
         if intake is None:
-            raise ApiError(found.partition.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise ApiError(partition.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if intake.needs_thread:
             await asyncio.to_thread(intake.read)
         info, orders = intake.append()
         waiter = _Acknowledgement(self._loop)
-        if found.partition.high_watermark <= info.last_offset:
-            found.partition.when_acknowledged(info.last_offset + 1, waiter, None)
+        if partition.high_watermark <= info.last_offset:
+            partition.when_acknowledged(info.last_offset + 1, waiter, None)
             await waiter.future
         return orders is not None and orders.done > 0
 
@@ -667,11 +671,6 @@ def _leave(blocked: BlockedClient, reply: asyncio.Future[bytes]) -> None:
     """The client is gone, unless it has its job."""
     if reply.cancelled():
         blocked.give(None)
-
-
-async def _settle_late(part: Part, offset: int) -> None:
-    with suppress(ApiError):
-        await part.queue.settle(offset)
 
 
 def _split(words: Sequence[bytes], option: bytes) -> tuple[Sequence[bytes], Sequence[bytes]]:

@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 MAX_OPEN_REPLIES: Final = 1024
 MAX_UNSENT_BYTES: Final = 1024 * 1024
+MAX_BEGUN_BYTES: Final = 8 * 1024 * 1024
 _MAX_WAITING_BYTES: Final = 1024 * 1024  # received, and not begun
 _READABLE_BYTES: Final = 64 * 1024  # what a budget need not be asked for
 _BYTES_PER_SECOND: Final = 16 * 1024  # what a client sends at least
@@ -96,6 +97,7 @@ class Connection(asyncio.Protocol):
     """Everything that the broker holds for one client."""
 
     __slots__ = (
+        "_begun_bytes",
         "_budget",
         "_charged",
         "_closed",
@@ -133,7 +135,8 @@ class Connection(asyncio.Protocol):
         self._owner = owner
         self._parser = CommandParser(most)
         self._transport: asyncio.Transport | None = None
-        self._replies: deque[bytes | asyncio.Future[bytes]] = deque()
+        self._replies: deque[tuple[bytes | asyncio.Future[bytes], int]] = deque()
+        self._begun_bytes = 0  # of commands that are not answered
         self._next: list[bytes] | None = None  # waits until those before it are answered
         self._is_barred = False  # a command is under way that nothing passes
         self._is_full = False  # the client does not read
@@ -263,7 +266,7 @@ class Connection(asyncio.Protocol):
             if isinstance(reply, bytes):
                 reply = self._audible(reply)
                 if self._replies:
-                    self._replies.append(reply)
+                    self._replies.append((reply, 0))
                 elif reply:
                     output.append(reply)
                     size += len(reply)
@@ -271,12 +274,14 @@ class Connection(asyncio.Protocol):
                         self._write(output)
                         output, size = [], 0
             else:
-                self._append(reply, concurrent=concurrent)
+                self._append(reply, sum(map(len, arguments)), concurrent=concurrent)
         self._write(output)
 
-    def _append(self, reply: Awaitable[bytes], *, concurrent: bool) -> None:
+    def _append(self, reply: Awaitable[bytes], size: int, *, concurrent: bool) -> None:
         future = asyncio.ensure_future(reply)
-        self._replies.append(future)
+        self._replies.append((future, size))
+        self._begun_bytes += size
+        self._budget.force(size)
         self._is_barred = not concurrent
         future.add_done_callback(self._on_reply)
 
@@ -293,12 +298,12 @@ class Connection(asyncio.Protocol):
         replies = self._replies
         if self._closed or not replies:  # one call sends all that are ready
             return
-        first = replies[0]
+        first, size = replies[0]
         if not isinstance(first, bytes) and not first.done():
             return
         output: list[bytes] = []
         while replies:
-            first = replies[0]
+            first, size = replies[0]
             if not isinstance(first, bytes):
                 if not first.done():
                     break
@@ -311,11 +316,16 @@ class Connection(asyncio.Protocol):
                     self._close_after_defect()
                     return
             replies.popleft()
+            self._answered(size)
             output.append(first)
         if not replies:
             self._is_barred = False
         self._write(output)
         self._go_on()
+
+    def _answered(self, size: int) -> None:
+        self._begun_bytes -= size
+        self._budget.release(size)
 
     def _close_after_defect(self) -> None:
         _log.exception("a command of the client at %s failed", self.client.address)
@@ -339,7 +349,7 @@ class Connection(asyncio.Protocol):
         self._pause_reading()
         reply = resp.error(f"ERR Protocol error: {error}")
         if self._replies:
-            self._replies.append(reply)
+            self._replies.append((reply, 0))
         else:
             self._write([reply])
 
@@ -351,7 +361,13 @@ class Connection(asyncio.Protocol):
             or self.client.is_over
             or self._commands.is_paused
             or len(self._replies) >= MAX_OPEN_REPLIES
+            or self._has_begun_enough()
         )
+
+    def _has_begun_enough(self) -> bool:
+        """Whether memory wants some of its commands to be answered first."""
+        begun, budget = self._begun_bytes, self._budget
+        return begun > MAX_BEGUN_BYTES or (begun > 0 and budget.used > budget.limit)
 
     # Memory
 
@@ -374,7 +390,7 @@ class Connection(asyncio.Protocol):
             if not wanted:
                 self._budget.finished(self)
             self._budget.release(surplus)
-        waits = self._is_barred or self._is_full or self._next is not None
+        waits = self._next is not None or self._is_blocked()
         if self._is_starved or self.client.is_over or (waits and held > _MAX_WAITING_BYTES):
             self._pause_reading()
         elif self._is_paused and self._transport is not None:
@@ -400,10 +416,11 @@ class Connection(asyncio.Protocol):
         if self._closed:
             return
         self._closed = True
-        for reply in self._replies:
+        for reply, _ in self._replies:
             if not isinstance(reply, bytes):
                 reply.cancel()
         self._replies.clear()
+        self._answered(self._begun_bytes)
         self._next = None
         self._budget.forget(self._on_memory)
         self._budget.finished(self)

@@ -150,14 +150,19 @@ class JobQueue:
         delivered: Delivered,
         ask_others: Callable[["JobQueue"], object],
         settings: JobSettings,
+        refresh: Callable[["JobQueue"], object],
     ) -> None:
-        """``ask_others`` is called when a client waits for what may come on other nodes."""
+        """``ask_others`` is called when a client waits for what may come on other nodes.
+
+        ``refresh`` sets the parts anew.
+        """
         self.name = name
         self.topic = topic
         self._now = now
         self._delivered = delivered
         self._ask_others = ask_others
         self._settings = settings
+        self._refresh = refresh
         self.created_at = self.used_at = now()
         self.jobs_in = 0
         self.jobs_out = 0
@@ -191,6 +196,7 @@ class JobQueue:
     @property
     def length(self) -> int:
         """How many jobs wait here to be given out."""
+        self._renew_parts()
         return sum(part.queue.length for part in self._parts) + len(self._imported)
 
     @property
@@ -227,23 +233,37 @@ class JobQueue:
 
     # Taking
 
+    def _renew_parts(self) -> None:
+        """Let go of what is closed: somebody deleted the group's state, and it begins anew."""
+        if any(part.queue.is_closed for part in self._parts):
+            self._refresh(self)
+
     async def take(self, most: int) -> list[TakenJob]:
-        """Up to so many jobs; none where others wait for them, or it is paused. Raises ApiError."""
+        """Up to so many jobs; none where others wait for them, or it is paused.
+
+        Raises ApiError and OSError, if there is nothing where nothing is wrong.
+        """
         if self._clients or self.is_paused_out:
             return []
+        self._renew_parts()
         taken: list[TakenJob] = []
         while self._imported and len(taken) < most:
             taken.append(self._imported.popleft())
         if len(taken) == most:
             return taken
-        parts = self._parts
+        parts, failure = self._parts, None
         for number in range(len(parts)):
             part = parts[(self._turn + number) % len(parts)]
-            if len(parts) == 1 or part.queue.length:
-                taken += await self._take_of(part, most - len(taken))
+            try:
+                if len(parts) == 1 or part.queue.length:
+                    taken += await self._take_of(part, most - len(taken))
+            except (ApiError, OSError) as error:  # what others gave must not be lost
+                failure = error
             if len(taken) >= most:
                 self._turn += number
                 break
+        if failure is not None and not taken:
+            raise failure
         return taken
 
     async def _take_of(self, part: Part, most: int) -> list[TakenJob]:
@@ -281,8 +301,11 @@ class JobQueue:
         """A client waits for a job from now on."""
         self._clients[client] = None
         if self._imported and not self.is_paused_out:
-            client.give(self._imported.popleft())
+            taken = self._imported.popleft()
+            if not client.give(taken):
+                self._imported.appendleft(taken)
             return
+        self._renew_parts()
         self._wait()
         self._ask_others(self)
 
@@ -365,6 +388,7 @@ class JobQueue:
             _log.debug("no jobs can be taken from %s: %s", part.partition, error)
             self._put_in_front(chosen)
             await asyncio.sleep(_RETRY_S)
+            self._renew_parts()
             return 0
         except BaseException:
             self._put_in_front(chosen)

@@ -15,6 +15,9 @@ MOST_REPLICAS: Final = 65_535
 MOST_JOBS: Final = 10_000
 """How many jobs one command takes or lists at most."""
 
+MOST_QUEUES: Final = 1000
+"""How many queues one GETJOB may name."""
+
 _INT64: Final = 1 << 63
 _SECONDS: Final = 1 << 53  # of what is added to a time: nothing overflows then
 _NUMBER: Final = re.compile(rb"-?(0|[1-9][0-9]{0,18})")
@@ -157,6 +160,8 @@ def parse_get(arguments: Sequence[bytes]) -> GetOptions:
             options.count = min(count, MOST_JOBS)
         elif name == b"from" and not is_last:
             options.queues = arguments[position + 1 :]
+            if len(options.queues) > MOST_QUEUES:
+                raise CommandError(f"ERR at most {MOST_QUEUES} queues in one command")
             return options
         else:
             break

@@ -41,7 +41,7 @@ def _reply_reader() -> _ReplyReader:
 class PeerConnection:
     """A connection to another node; commands are answered in their order."""
 
-    def __init__(self, address: Address, password: str) -> None:
+    def __init__(self, address: Address, password: bytes) -> None:
         self._address = address
         self._password = password
         self._writer: asyncio.StreamWriter | None = None
@@ -132,7 +132,7 @@ class PeerConnection:
 class Peers:
     """The connections to all other nodes: one for quick commands, one for each that waits."""
 
-    def __init__(self, password: str, timeout_s: float) -> None:
+    def __init__(self, password: bytes, timeout_s: float) -> None:
         self._password = password
         self._timeout_s = timeout_s
         self._connections: dict[Address, PeerConnection] = {}

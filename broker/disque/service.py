@@ -141,7 +141,7 @@ class DisqueService(PartitionListener):
         self.controller = world.controller
         self.address = address
         self.nodes = Nodes(cluster_id, config.node_id, address, metadata)
-        self.password: str = config.disque_requirepass or ""
+        self.password: bytes = (config.disque_requirepass or "").encode()
         self.peers = Peers(self.password, _PEER_TIMEOUT_S)
         self.adder = Adder(delays, clock.time_ms)
         self.delivered = DeliveredJobs()
@@ -199,7 +199,13 @@ class DisqueService(PartitionListener):
         if queue is None:
             topic = self.topic_name(name)
             queue = self._queues[name] = JobQueue(
-                name, topic, self._loop.time, self.delivered, self._ask_others, self.settings
+                name,
+                topic,
+                self._loop.time,
+                self.delivered,
+                self._ask_others,
+                self.settings,
+                self._refresh,
             )
             known = self.metadata.topics.get(topic)
             if known is not None:

@@ -4,13 +4,15 @@ The replies to good and bad input are in tests/compat/disque: the same for Disqu
 """
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from qbus.broker.disque.job_queue import Job, TakenJob
 from qbus.broker.metadata.image import BrokerInfo
+from qbus.broker.queues import ShareQueue
 from qbus.errors import ApiError, ErrorCode
-from qbus.jobs import JobOptions, parse_id
+from qbus.jobs import GROUP, JobOptions, parse_id
 from qbus.records import iter_batches
 from tests.support.data_plane import NODE
 from tests.support.resp_client import ReplyError
@@ -85,6 +87,13 @@ class TestAdding:
         jobs.plane.disk.release_syncs()
         assert isinstance(decoded(await reply), str)
 
+    async def test_those_of_a_pipeline_count_for_the_limit_of_a_queue(self, jobs: Jobs) -> None:
+        await jobs.add()
+        replies = [jobs.begin("ADDJOB q body 0 MAXLEN 5") for _ in range(100)]
+        texts = [str(decoded(await reply)) for reply in replies]
+        assert sum(text.startswith("MAXLEN") for text in texts) == 96
+        assert await jobs.ask("QLEN q") == 5
+
     async def test_async_does_not_wait(self, jobs: Jobs) -> None:
         await jobs.add()
         jobs.plane.disk.hold_syncs()
@@ -100,6 +109,16 @@ class TestAdding:
         jobs.plane.disk.release_syncs()
         await eventually(lambda: jobs.partition().high_watermark >= 3)
         await jobs.settled()
+        assert await jobs.bodies() == ["body"]
+
+    async def test_nor_is_a_delayed_one_that_is_not_safe_in_time(self, jobs: Jobs) -> None:
+        await jobs.add()
+        jobs.plane.disk.hold_syncs()
+        reply = await jobs.ask("ADDJOB q late 20 DELAY 10")
+        assert str(reply).startswith("NOREPL Timeout")
+        jobs.plane.disk.release_syncs()
+        await jobs.settled()
+        await jobs.pass_time(11)
         assert await jobs.bodies() == ["body"]
 
     async def test_a_full_broker_takes_none(self, jobs: Jobs) -> None:
@@ -287,6 +306,46 @@ class TestWaiting:
         ((_, _, _, *counters),) = await jobs.ask("GETJOB NOHANG WITHCOUNTERS FROM q")
         assert counters == ["nacks", 0, "additional-deliveries", 0]
 
+    async def test_a_partition_that_fails_costs_no_job_of_another(
+        self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await jobs.plane.create("q", 2, qbus_delay_enable=True)
+        await jobs.add(options="RETRY 0")
+        first, second = jobs.service.need_queue(b"q").parts
+
+        async def fail(*_: object, **__: object) -> None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+        monkeypatch.setattr(ShareQueue, "length", 1)
+        take = ShareQueue.take_records
+
+        async def take_or_fail(queue: ShareQueue, *arguments: Any, **named: Any) -> Any:
+            if queue is second.queue:
+                await fail()
+            return await take(queue, *arguments, **named)
+
+        monkeypatch.setattr(ShareQueue, "take_records", take_or_fail)
+        assert await jobs.bodies("COUNT 10") == ["body"]
+        assert await jobs.ask("GETJOB NOHANG COUNT 10 FROM q") is None
+        assert first.queue.group == GROUP
+
+    async def test_a_group_whose_state_is_deleted_begins_anew(self, jobs: Jobs) -> None:
+        await jobs.add(body="first")
+        assert await jobs.bodies() == ["first"]
+        await jobs.plane.queues.delete(jobs.partition(), GROUP)
+        waiting = jobs.begin("GETJOB FROM q", jobs.new_client())
+        assert decoded(await asyncio.wait_for(waiting, 5))[0][2] == "first"
+        await jobs.plane.queues.delete(jobs.partition(), GROUP)
+        await jobs.add(body="second")
+        await eventually(lambda: jobs.service.need_queue(b"q").length == 2)
+        assert await jobs.bodies() == ["first", "second"]
+
+    async def test_one_command_names_not_too_many_queues(self, jobs: Jobs) -> None:
+        names = " ".join(f"q{number}" for number in range(1001))
+        assert str(await jobs.ask(f"GETJOB FROM {names}")).startswith("ERR at most 1000 queues")
+        assert await jobs.ask(f"GETJOB NOHANG FROM {names[:3000]}") is None
+        assert jobs.service.known_queues() == []
+
     async def test_what_came_from_another_node_too_late_is_for_the_next(self, jobs: Jobs) -> None:
         queue = jobs.service.need_queue(b"q")
         came = Job(b"q", "D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a0", b"late")
@@ -434,12 +493,19 @@ class TestConnections:
         assert str(await jobs.ask("HELLO 3 FOO")) == "ERR syntax error"
 
     async def test_a_password_may_come_with_it(self, jobs: Jobs) -> None:
-        jobs.service.password = "secret"
+        jobs.service.password = b"secret"
         assert str(await jobs.ask("HELLO")) == "NOAUTH Authentication required."
         assert str(await jobs.ask("HELLO 3")) == "NOAUTH Authentication required."
         assert str(await jobs.ask("HELLO 3 AUTH default wrong")) == "ERR invalid password"
         assert await jobs.ask("HELLO 3 AUTH default secret")
         assert await jobs.ask("PING") == "PONG"
+
+    async def test_a_password_may_be_any_bytes(self, jobs: Jobs) -> None:
+        assert await jobs.ask('CONFIG SET requirepass "\\xff\\x00"') == "OK"
+        assert str(await jobs.ask("PING")) == "NOAUTH Authentication required."
+        assert str(await jobs.ask('AUTH "\\xfe"')) == "ERR invalid password"
+        assert await jobs.ask('AUTH "\\xff\\x00"') == "OK"
+        assert await jobs.ask("CONFIG GET requirepass") == ["requirepass", b"\xff\x00"]
 
     @pytest.mark.parametrize("line", ["SHUTDOWN", "DEBUG FLUSHALL", "DEBUG SLEEP 0"])
     async def test_what_does_harm_is_not_for_everybody(self, jobs: Jobs, line: str) -> None:

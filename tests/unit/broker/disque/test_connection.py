@@ -152,6 +152,40 @@ async def test_a_pipeline_has_a_limit(served: Served, monkeypatch: pytest.Monkey
         assert await peer.text() == b"%d" % number
 
 
+@pytest.mark.parametrize("is_paused", [False, True])
+async def test_what_waits_to_be_begun_is_not_received_on(
+    served: Served, monkeypatch: pytest.MonkeyPatch, *, is_paused: bool
+) -> None:
+    monkeypatch.setattr(module, "MAX_OPEN_REPLIES", 0 if is_paused else 5)
+    served.commands.is_paused = is_paused
+    peer = await served.connect()
+    command = resp.command([b"LATER", b"x" * 60_000])
+    for _ in range(400):
+        peer.send(command)
+    await asyncio.sleep(0.3)
+    (connection,) = served.listener.clients()
+    assert connection.unread < 3 << 20
+    assert served.budget.used < 4 << 20
+
+
+async def test_what_is_begun_counts_until_it_is_answered(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_BEGUN_BYTES", 250_000)
+    peer = await served.connect()
+    for number in range(5):
+        peer.send(resp.command([b"LATER", b"x" * 100_000, b"%d" % number]))
+    await eventually(lambda: len(served.commands.begun) == 3)
+    await asyncio.sleep(0.05)
+    assert len(served.commands.begun) == 3
+    assert served.budget.used >= 300_000
+    for number in range(5):
+        await eventually(partial(served.commands.open.__contains__, b"%d" % number))
+        served.commands.answer(b"%d" % number)
+        assert await peer.text() == b"%d" % number
+    await eventually(lambda: served.budget.used == 0)
+
+
 async def test_a_client_that_does_not_read_is_not_served_on(served: Served) -> None:
     peer = await served.connect()
     peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
