@@ -66,6 +66,7 @@ class Queue:
                 self._thread.close()
 
     create = blocking(_Queue.create)
+    create_if_missing = blocking(_Queue.create_if_missing)
     add = blocking(_Queue.add)
     get = blocking(_Queue.get)
     ack = blocking(_Queue.ack)

@@ -61,8 +61,9 @@ class ShareConsumer:
             if not self._ready:
                 return
             record = self._ready.popleft()
-            self._thread.post(self._client._deliver, (record[:3],))
-            yield record
+            if self._client._is_held(record):
+                self._thread.post(self._client._deliver, (record[:3],))
+                yield record
 
     def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[ShareRecord]:
         if self._ready:  # what a loop left
@@ -73,6 +74,14 @@ class ShareConsumer:
         return self._thread.run(self._client.poll(timeout, max_records))
 
     poll.__doc__ = _ShareConsumer.poll.__doc__
+
+    def poll_arrow(self, timeout: float = 1.0, max_records: int | None = None) -> list[Any]:
+        left = [self._ready.popleft() for _ in range(len(self._ready))]
+        if left:
+            self._thread.call(self._client._ready.extend, left)
+        return self._thread.run(self._client.poll_arrow(timeout, max_records))
+
+    poll_arrow.__doc__ = _ShareConsumer.poll_arrow.__doc__
 
     def close(self, *, accept: bool = True) -> None:
         if not self._thread.is_closed:
@@ -106,7 +115,6 @@ class ShareConsumer:
         """
         return self._client.lock_timeout
 
-    poll_arrow = blocking(_ShareConsumer.poll_arrow)
     accept = in_thread(_ShareConsumer.accept)
     release = in_thread(_ShareConsumer.release)
     reject = in_thread(_ShareConsumer.reject)

@@ -103,6 +103,8 @@ class Queue:
             self.topic = jobs.topic_of(name.encode())
         except ValueError as error:
             raise ConfigError(str(error)) from error
+        if partitions is not None and partitions < 1:
+            raise ConfigError(f"a queue has a partition at least, not {partitions}")
         self.name = name
         self._group = group
         self._partitions = partitions
@@ -128,8 +130,8 @@ class Queue:
         self._watch = JobWatch(self._cluster, group)
         self._clock = SystemClock()
         self._getters: deque[_Getter] = deque()
-        self._spare: deque[Job] = deque()
         self._taking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[list[ShareRecord]] | None = None
         self._making = asyncio.Lock()
         self._held: dict[str, tuple[Job, float]] = {}
         self._renewing: asyncio.Task[None] | None = None
@@ -216,17 +218,30 @@ class Queue:
         self._next_partition += 1
         return self._next_partition % count
 
-    async def _topic(self) -> TopicDescription:
-        """Return the topic, which is created if there is none."""
+    async def create_if_missing(self) -> bool:
+        """Create the queue unless it is there; return whether it was created."""
+        if await self._known() is not None:
+            return False
+        async with self._making:
+            return await self.create()
+
+    async def _known(self) -> TopicDescription | None:
+        """Return the topic; None: there is none."""
         try:
             await self._cluster.need([self.topic])
             return self._cluster.metadata.topic(self.topic)
         except ApiError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-        async with self._making:
-            await self.create()
-            return await self._admin.describe_topic(self.topic)
+        return None
+
+    async def _topic(self) -> TopicDescription:
+        """Return the topic, which is created if there is none."""
+        known = await self._known()
+        if known is not None:
+            return known
+        await self.create_if_missing()
+        return await self._admin.describe_topic(self.topic)
 
     # Taking.
 
@@ -237,8 +252,6 @@ class Queue:
         longer if :meth:`working` says so; what it acknowledged by then nobody gets again.
         """
         await self._topic()
-        if self._spare:
-            return self._spare.popleft()
         getter: _Getter = asyncio.get_running_loop().create_future()
         self._getters.append(getter)
         if self._taking is None or self._taking.done():
@@ -246,24 +259,40 @@ class Queue:
         try:
             await asyncio.wait([getter], timeout=timeout)
         except asyncio.CancelledError:
-            if not getter.cancel() and getter.exception() is None:
-                self._spare.append(getter.result())
+            if getter.done() and getter.exception() is None:
+                self._give_back(getter.result())
             raise
-        return getter.result() if not getter.cancel() else None
+        finally:
+            getter.cancel()
+            self._stop_unless_awaited()
+        return None if getter.cancelled() else getter.result()
+
+    def _stop_unless_awaited(self) -> None:
+        """Take no more when nobody waits: another program is to get the next job."""
+        if self._polling is not None and not any(not getter.done() for getter in self._getters):
+            self._polling.cancel()
 
     async def _take(self) -> None:
         """Take as many jobs at once as tasks wait for one."""
         while waiting := sum(not getter.done() for getter in self._getters):
+            self._polling = asyncio.create_task(
+                self._consumer.poll(_LOOK_AROUND, max_records=waiting)
+            )
             try:
-                records = await self._consumer.poll(_LOOK_AROUND, max_records=waiting)
-                for record in records:
-                    if (job := await self._taken(record)) is not None:
-                        self._hand_over(job)
+                await asyncio.wait([self._polling])
+                if not self._polling.cancelled():
+                    for record in self._polling.result():
+                        if (job := await self._taken(record)) is not None:
+                            self._hand_over(job)
             except QbusError as error:
                 for getter in self._getters:
                     if not getter.done():
                         getter.set_exception(error)
+            finally:
+                self._polling.cancel()
             self._getters = deque(getter for getter in self._getters if not getter.done())
+        has_given_up = self._polling is not None and self._polling.cancelled()
+        self._consumer._rest(keep=not has_given_up)
 
     def _hand_over(self, job: Job) -> None:
         while self._getters:
@@ -271,7 +300,11 @@ class Queue:
             if not getter.done():
                 getter.set_result(job)
                 return
-        self._spare.append(job)  # whoever waited for it has given up
+        self._give_back(job)  # whoever waited for it has given up
+
+    def _give_back(self, job: Job) -> None:
+        if self._held.pop(job.id, None) is not None:
+            self._consumer.release(job.record, delay=0)
 
     def __aiter__(self) -> AsyncIterator[Job]:
         """Yield jobs for ever; asking for the next acknowledges the one before."""
@@ -341,9 +374,10 @@ class Queue:
         Raises :class:`~qbus.errors.ApiError`: INVALID_RECORD_STATE when somebody else may have got
         the job meanwhile.
         """
+        body = None if result is None else bytes(memoryview(result))
         if self._held.pop(job.id, None) is None and job.retry == 0:
             return  # it was done when it was given out
-        await self._consumer.settle(job.record, None if result is None else bytes(result))
+        await self._consumer.settle(job.record, body)
 
     async def nack(self, job: Job, *, delay: Duration | None = None) -> None:
         """The job could not be done: give it out again, after ``delay``, or the group's back-off.
@@ -399,12 +433,18 @@ class Queue:
             if not getter.done():
                 getter.set_exception(ClientClosed())
         self._held.clear()
+        closing = (
+            self._consumer.close(accept=False),
+            self._watch.close(),
+            self._producer.close(),
+        )
         try:
-            await self._consumer.close(accept=False)
-            await self._watch.close()
-            await self._producer.close()
+            errors = await asyncio.gather(*closing, return_exceptions=True)
         finally:
             await self._cluster.close()
+        for error in errors:
+            if isinstance(error, BaseException):
+                raise error
 
 
 def _options(delay: Duration | None, ttl: Duration, retry: Duration | None) -> jobs.JobOptions:

@@ -119,12 +119,14 @@ class LogTail:
                         self._see(header, batch)
                         self._position = header.last_offset + 1
                 backoff.succeeded()
-            except CorruptBatch as error:
-                self._fail(error)
             except ApiError as error:
-                if not error.retriable:
-                    self._fail(error)
+                if not error.retriable or isinstance(error, CorruptBatch):
+                    self._fail(error, position)
                 await asyncio.sleep(backoff.failed())
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:  # noqa: BLE001 - told to those who wait
+                self._fail(error)
 
     def _see(self, header: BatchHeader, batch: memoryview) -> None:
         if is_control(header):
@@ -162,10 +164,11 @@ class LogTail:
                     if not several:
                         del waiting[offset]
 
-    def _fail(self, error: QbusError) -> None:
+    def _fail(self, error: Exception, up_to: int | None = None) -> None:
+        """Fail who waits for jobs at offsets ``up_to`` that, or for any; read on for the others."""
         for waiting in (self._waiting, self._delayed):
-            for several in waiting.values():
-                for told in several:
+            for offset in [o for o in waiting if up_to is None or o <= up_to]:
+                for told in waiting.pop(offset):
                     if not told.done():
                         told.set_exception(error)
-            waiting.clear()
+        self._position = min((*self._waiting, *self._delayed), default=self._position)

@@ -105,9 +105,14 @@ class ShareConsumer:
         Raises :class:`~qbus.errors.ConfigError`.
         """
         check_options(group, topics, acknowledge, acquire, consumer_timeout_ms)
+        names = tuple(sorted(set(topics)))
+        if not names:
+            raise ConfigError("a share consumer needs a topic")
+        if fetch_max_wait_ms < 0:
+            raise ConfigError(f"fetch_max_wait_ms is not below 0, as {fetch_max_wait_ms} is")
         self._options = ShareOptions(
             group=group,
-            topics=tuple(sorted(set(topics))),
+            topics=names,
             is_explicit=acknowledge == "explicit",
             by_records=acquire == "records",
             fetch_min_bytes=fetch_min_bytes,
@@ -275,10 +280,7 @@ class ShareConsumer:
 
     def _take_arrow(self, limit: int) -> list[Any]:
         batches: list[Any] = []
-        while self._ready:  # what a loop left comes again
-            record = self._ready.popleft()
-            if self._is_held(record):
-                self._say(record[:3], AckType.RELEASE, delay_ms=0)
+        self._give_back_ready()  # what a loop left comes again
         while limit > 0 and (found := self._sessions.next_fetched()) is not None:
             acquired, lease = found
             if batches and acquired.is_damaged:
@@ -338,7 +340,7 @@ class ShareConsumer:
         waits until it is stored. Raises :class:`~qbus.errors.QbusError` for a record that this
         consumer does not have, or said something of already.
         """
-        for place in self._places(records):
+        for place in self._held_places(records):
             self._say(place, AckType.ACCEPT)
 
     def release(self, records: ShareRecords, *, delay: Duration | None = None) -> None:
@@ -348,7 +350,7 @@ class ShareConsumer:
         group's limit of deliveries they go to its dead letter topic. Otherwise as :meth:`accept`.
         """
         delay_ms = NO_DELAY if delay is None else milliseconds_of("delay", delay)
-        for place in self._places(records):
+        for place in self._held_places(records):
             self._say(place, AckType.RELEASE, delay_ms=delay_ms)
 
     def reject(self, records: ShareRecords) -> None:
@@ -356,7 +358,7 @@ class ShareConsumer:
 
         Otherwise as :meth:`accept`.
         """
-        for place in self._places(records):
+        for place in self._held_places(records):
             self._say(place, AckType.REJECT)
 
     async def renew(self, records: ShareRecords) -> None:
@@ -365,7 +367,7 @@ class ShareConsumer:
         Raises :class:`~qbus.errors.ApiError`: INVALID_RECORD_STATE when a lock has run out (that
         record is not held any more), or UNSUPPORTED_VERSION.
         """
-        await asyncio.gather(*[self._renew(place) for place in self._places(records)])
+        await asyncio.gather(*[self._renew(place) for place in self._held_places(records)])
 
     async def _renew(self, place: _Place) -> None:
         try:
@@ -397,6 +399,8 @@ class ShareConsumer:
 
         Raises as :meth:`renew`.
         """
+        if not isinstance(record, ShareRecord):
+            raise TypeError(f"settle takes one record, not {type(record).__name__}")
         await self._say_and_wait(record[:3], AckType.ACCEPT, result=result)
 
     async def _say_and_wait(
@@ -418,13 +422,28 @@ class ShareConsumer:
     def _say_ack(self, place: _Place, ack: Ack) -> None:
         is_renewal = ack.type is AckType.RENEW
         lease = self._held.get(place) if is_renewal else self._held.pop(place, None)
-        topic, partition, offset = place
+        topic, partition, _ = place
         if lease is None:
-            raise ApiError(
-                ErrorCode.INVALID_RECORD_STATE,
-                f"offset {offset} of {topic}-{partition} is not held by this consumer (any more)",
-            )
+            raise _not_held(place)
         self._sessions.say(TopicPartition(topic, partition), ack, lease)
+
+    def _held_places(self, records: ShareRecords) -> list[_Place]:
+        """Where records are; raises if one is not held: then nothing is said of any."""
+        places = self._places(records)
+        for place in places:
+            if place not in self._held:
+                raise _not_held(place)
+        return places
+
+    def _rest(self, *, keep: bool) -> None:
+        """Take nothing more until the next poll; ``keep`` what is there, or give it back."""
+        self._sessions.rest(keep=keep)
+
+    def _give_back_ready(self) -> None:
+        while self._ready:
+            record = self._ready.popleft()
+            if self._is_held(record):
+                self._say(record[:3], AckType.RELEASE, delay_ms=0)
 
     def _places(self, records: ShareRecords) -> list[_Place]:
         if isinstance(records, ShareRecord):
@@ -459,12 +478,22 @@ class ShareConsumer:
         self._held.clear()
         try:
             await self._sessions.close()
-            await self._membership.close()
         finally:
-            await self._cluster.close()
+            try:
+                await self._membership.close()
+            finally:
+                await self._cluster.close()
         await self._report_losses()
         if self._unraised and accept:
             raise _lost(self._unraised)
+
+
+def _not_held(place: _Place) -> ApiError:
+    topic, partition, offset = place
+    return ApiError(
+        ErrorCode.INVALID_RECORD_STATE,
+        f"offset {offset} of {topic}-{partition} is not held by this consumer (any more)",
+    )
 
 
 def _places_of(batch: Any) -> list[_Place]:

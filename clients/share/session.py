@@ -297,7 +297,7 @@ def _told(acks: Iterable[tuple[TopicPartition, Ack]], error: ApiError) -> list[L
     """Tell those who wait; return the losses that nobody waits for."""
     losses = []
     for (topic, partition), ack in acks:
-        if ack.told is not None:
+        if ack.told is not None and not ack.told.cancelled():  # else nobody waits any more
             if not ack.told.done():
                 ack.told.set_exception(error)
         elif ack.type is not AckType.GAP:

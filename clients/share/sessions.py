@@ -71,6 +71,9 @@ class ShareSessions:
         self._finding: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
+        self._is_resting = False
+        self._empty: set[int] = set()  # brokers that had no records when they were asked last
+        self._turn = -1
 
     # What was fetched.
 
@@ -104,15 +107,50 @@ class ShareSessions:
             self.account(acquired, lease)
         self._fetched = kept
 
+    def rest(self, *, keep: bool) -> None:
+        """Give back what still comes: the reader does not wait for records any more.
+
+        A Qbus broker is asked to answer its fetch at once. ``keep``: but not what is there already.
+        """
+        self._is_resting = True
+        if not keep:
+            self._give_back()
+        self._hurry(session for session in self._sessions.values() if session.is_open)
+
+    def _give_back(self) -> None:
+        kept, self.assigned = self.assigned, frozenset()
+        self.assign(())
+        self.assigned = kept
+
     # Fetching.
 
     def start(self, limit: int | None = None) -> None:
         """Ask each broker that is not asked yet for records; ``limit``: how many the reader wants.
 
-        Who takes records and not batches takes no more than that.
+        Who takes records and not batches takes no more than that: the brokers are asked one after
+        the other, and wait for records only when none of them has any.
         """
         if self._is_closed:
             return
+        self._is_resting = False
+        led = self._led()
+        max_wait = self._options.fetch_max_wait
+        if limit is not None and self._options.by_records and not led.keys() <= self._empty:
+            if any(session.is_fetching for session in self._sessions.values()):
+                return
+            self._turn = next((node for node in sorted(led) if node > self._turn), min(led))
+            led, max_wait = {self._turn: led[self._turn]}, 0.0
+        for node, wanted in led.items():
+            session = self._sessions.get(node)
+            if session is None:
+                session = ShareSession(self._options, self._member_id, node)
+                self._sessions[node] = session
+            if not session.is_fetching:
+                session.is_fetching = True
+                self._spawn(self._fetch(session, wanted, max_wait, limit))
+
+    def _led(self) -> dict[int, dict[TopicPartition, bytes]]:
+        """The assigned partitions by their leaders, each with its topic's id; looks for others."""
         led: dict[int, dict[TopicPartition, bytes]] = {}
         leaderless: set[str] = set()
         metadata = self._cluster.metadata
@@ -126,14 +164,7 @@ class ShareSessions:
                 led.setdefault(leader, {})[partition] = topic_id
         if leaderless and self._finding is None:
             self._finding = asyncio.create_task(self._find(leaderless))
-        for node, wanted in led.items():
-            session = self._sessions.get(node)
-            if session is None:
-                session = ShareSession(self._options, self._member_id, node)
-                self._sessions[node] = session
-            if not session.is_fetching:
-                session.is_fetching = True
-                self._spawn(self._fetch(session, wanted, limit))
+        return led
 
     async def _find(self, topics: Iterable[str]) -> None:
         try:
@@ -152,17 +183,21 @@ class ShareSessions:
         self._changed.set()
 
     async def _fetch(
-        self, session: ShareSession, wanted: dict[TopicPartition, bytes], limit: int | None
+        self,
+        session: ShareSession,
+        wanted: dict[TopicPartition, bytes],
+        max_wait: float,
+        limit: int | None,
     ) -> None:
         has_failed = True
         sent: Sent | None = None
         try:
             connection = await self._cluster.connection(session.node, ConnectionGroup.FETCH)
-            request, sent = session.fetch(wanted, self._options.fetch_max_wait, limit)
+            request, sent = session.fetch(wanted, max_wait, limit)
             response: ShareFetchResponse = await connection.request(
                 ApiKey.SHARE_FETCH,
                 request,
-                self._cluster.request_timeout + self._options.fetch_max_wait,
+                self._cluster.request_timeout + max_wait,
             )
             check(response.error_code, response.error_message, of="share fetch")
             has_failed = self._arrived(session, sent, response)
@@ -172,6 +207,8 @@ class ShareSessions:
             self._failed(session, sent, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
         except QbusError as error:
             self.fail(error)
+        if not self._fetched:
+            self._empty.add(session.node)
         if has_failed:
             self._changed.set()
             await asyncio.sleep(_RETRY_DELAY)
@@ -197,6 +234,7 @@ class ShareSessions:
                 elif self._cluster.troubles:
                     self._cluster.troubles.solved(f"{name}-{data.partition_index}")
                 if data.acquired_records:
+                    self._empty.clear()
                     self._keep(partition, data, sent.lease)
         if self._cluster.troubles:
             self._cluster.troubles.solved(f"a session with broker {session.node}")
@@ -214,7 +252,12 @@ class ShareSessions:
             check_crcs=self._options.check_crcs,
         )
         self._fetched.append((acquired, lease))
-        if partition not in self.assigned:  # it went to another member meanwhile
+        if self._is_resting:
+            acquired = self._fetched.pop()[0]
+            for offset in acquired.drop():
+                self.say(partition, Ack(offset, AckType.RELEASE, 0), lease)
+            self.account(acquired, lease)
+        elif partition not in self.assigned:  # it went to another member meanwhile
             self.assign(self.assigned)
 
     def _refused(self, partition: TopicPartition, data: PartitionData) -> None:

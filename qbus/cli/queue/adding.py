@@ -2,13 +2,14 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from qbus.cli.failures import Failure
+from qbus.cli.failures import Failure, describe
 from qbus.cli.output import emit, note
+from qbus.errors import QbusError
 
 if TYPE_CHECKING:
     from qbus.cli.output import Document
@@ -45,29 +46,68 @@ async def add_jobs(
     await ensure_reachable(bootstrap)
     async with Queue(bootstrap, name, group=group, request_timeout_ms=REQUEST_TIMEOUT_MS) as queue:
         ids: list[str] = []
-        async for some in _portions(bodies):
-            added = await _add(queue, some, options)
-            ids += added
-            if not (as_json or wait):
-                click.echo("\n".join(added))
-        if not (as_json or wait):
-            return
-        document: Document = {"queue": name, "ids": ids}
-        if wait:
-            results = await asyncio.gather(*(queue.wait(job_id) for job_id in ids))
-            document["results"] = [_text(result) for result in results]
-            if not as_json:
-                sys.stdout.buffer.write(b"".join((result or b"") + b"\n" for result in results))
-                sys.stdout.flush()
-                return
-        emit(document, lambda _: None, as_json=True)
+        results: list[str | None] = []
+        try:
+            async for some in _portions(bodies):
+                await _add(queue, some, options, ids, say=None if as_json else _say(wait))
+            if wait:
+                await _wait(queue, ids, results, as_json=as_json)
+        finally:
+            if as_json:
+                document: Document = {"queue": name, "ids": ids}
+                emit(document | ({"results": results} if wait else {}), str, as_json=True)
 
 
-async def _add(queue: "Queue", bodies: Sequence[bytes], options: dict[str, Any]) -> list[str]:
+def _say(wait: bool) -> Callable[[str], None]:
+    """What prints ids: on stderr where results come on stdout."""
+    return note if wait else click.echo
+
+
+async def _add(
+    queue: "Queue",
+    bodies: Sequence[bytes],
+    options: dict[str, Any],
+    ids: list[str],
+    say: Callable[[str], None] | None,
+) -> None:
+    """Add jobs, and print the ids of those that are stored. Raises the first error behind that."""
+    adding = (queue.add(body, **options) for body in bodies)
+    outcomes = await asyncio.gather(*adding, return_exceptions=True)
+    added = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    ids += added
+    if say is not None and added:
+        say("\n".join(added))
+    for error in outcomes:
+        if isinstance(error, ValueError):
+            raise Failure(str(error)) from error
+        if isinstance(error, BaseException):
+            raise error
+
+
+async def _wait(
+    queue: "Queue", ids: Sequence[str], results: list[str | None], *, as_json: bool
+) -> None:
+    """Print the results of jobs in their order, as they come. Raises Failure if some have none."""
+    given_up = 0
+    waiting = [asyncio.create_task(queue.wait(job_id)) for job_id in ids]
     try:
-        return await asyncio.gather(*(queue.add(body, **options) for body in bodies))
-    except ValueError as error:
-        raise Failure(str(error)) from error
+        for job_id, task in zip(ids, waiting, strict=True):
+            try:
+                result = await task
+            except QbusError as error:
+                given_up += 1
+                result = None
+                note(f"qbus: job {job_id}: {describe(error)}")
+            results.append(_text(result))
+            if not as_json:
+                sys.stdout.buffer.write((result or b"") + b"\n")
+                sys.stdout.flush()
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    if given_up:
+        raise Failure(f"{given_up} of {len(ids)} jobs were not done")
 
 
 async def _portions(

@@ -47,7 +47,8 @@ def queue() -> None:
     "--dead-letters",
     metavar="TOPIC",
     shell_complete=topics,
-    help="Where jobs go that could not be done; of all queues of the group.",
+    help="Where jobs go that could not be done, of all queues of the group; a topic, which is"
+    " created if there is none.",
 )
 @click.option("--if-not-exists", is_flag=True, help="An existing queue is no error.")
 @_group_option
@@ -65,7 +66,7 @@ async def create(
     as_json: bool,
 ) -> None:
     """Create QUEUE. One that does not exist is also created when a job is added to it."""
-    from qbus.cli.queue.topics import create_queue, topic_of
+    from qbus.cli.queue.topics import create_dead_letters, create_queue, topic_of
     from qbus.cli.session import administration
 
     topic = topic_of(name)
@@ -78,6 +79,8 @@ async def create(
             config=dict(config),
             is_needed=not if_not_exists,
         )
+        if dead_letters is not None:
+            await create_dead_letters(admin, dead_letters)
         await _configure(admin, group, dead_letters)
     emit({"queue": name, **document}, _created, as_json=as_json)
 

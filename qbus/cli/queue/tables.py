@@ -14,7 +14,7 @@ _SHOWN = 60
 def queues_table(queues: list[dict[str, Any]]) -> "RenderableType":
     """One line for each queue."""
     if not queues:
-        return "No queues yet: add a job with 'qbus queue add QUEUE BODY'."
+        return "The group has taken no jobs yet: name a QUEUE to see what waits there."
     return table(
         "queue",
         "#waiting",

@@ -69,6 +69,16 @@ async def create_queue(
     return {"topic": topic, "partitions": len(described.partitions), "created": created}
 
 
+async def create_dead_letters(admin: "Admin", topic: str) -> None:
+    """Create the topic of dead letters, unless it is there."""
+    brokers = len((await admin.describe_cluster()).nodes)
+    try:
+        await admin.create_topic(topic, partitions=1, replication_factor=min(_REPLICAS, brokers))
+    except ApiError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+
+
 async def read_queues(admin: "Admin", names: Sequence[str], group: str) -> list["Document"]:
     """What ``group`` did in queues, or in all topics, by name."""
     places = None

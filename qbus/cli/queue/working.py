@@ -1,8 +1,10 @@
 """Running a command for each job of a queue."""
 
 import asyncio
+import errno
 import os
 import shutil
+import signal
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 _POLL_S = 1.0
 _KILL_AFTER_S = 5.0
 _SHORTEST_RENEWAL_S = 1.0
+_NOT_RUN = 126  # as shells say it
 
 
 class Work:
@@ -76,6 +79,8 @@ class Work:
                 Queue(bootstrap, self._name, group=group, request_timeout_ms=timeout_ms) as queue,
                 asyncio.TaskGroup() as workers,
             ):
+                if await queue.create_if_missing():
+                    note(f"Created queue {self._name}.")
                 for _ in range(parallel):
                     workers.create_task(self._work(queue, count, idle_s))
         except ExceptionGroup as error:
@@ -129,14 +134,24 @@ class Work:
             note(f"qbus: job {job.id}: {describe(error)}")
 
     async def _execute(self, job: "Job") -> tuple[int, bytes | None]:
-        """Run the command; return its exit code, negative for a signal, and its result."""
+        """Run the command; return its exit code, negative for a signal, and its result.
+
+        Raises Failure if it cannot be run at all.
+        """
         sys.stdout.flush()
-        process = await asyncio.create_subprocess_exec(
-            *self._command,
-            stdin=PIPE if job.body else DEVNULL,
-            stdout=self._stdout,
-            env={**os.environ, **_environment(job)},
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=PIPE if job.body else DEVNULL,
+                stdout=self._stdout,
+                env={**os.environ, **_environment(job)},
+                start_new_session=True,  # so that all it starts can be ended with it
+            )
+        except OSError as error:
+            if error.errno == errno.E2BIG:  # the job's fault
+                note(f"qbus: job {job.id}: {error.strerror}")
+                return _NOT_RUN, None
+            raise Failure(f"{self._command[0]}: {error.strerror}") from error
         try:
             output, _ = await process.communicate(job.body or None)
         except BaseException:
@@ -171,12 +186,11 @@ async def _keep(queue: "Queue", job: "Job") -> None:
 
 
 async def _end(process: Process) -> None:
-    """End a command: first asking it."""
-    with suppress(ProcessLookupError):
-        process.terminate()
-        try:
-            async with asyncio.timeout(_KILL_AFTER_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+    """End a command and what it has started: first asking it."""
+    ended = asyncio.create_task(process.wait())
+    for kind in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, kind)
+        await asyncio.wait([ended], timeout=_KILL_AFTER_S)
+    ended.cancel()
+    process._transport.close()  # type: ignore[attr-defined]  # another may hold its pipes open

@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,6 @@ def test_a_delayed_job(qbus: Qbus, queue: str) -> None:
 def test_dead_letters_are_put_back(qbus: Qbus) -> None:
     queue = f"queue-{next(_numbers)}"
     dead, group = f"{queue}.dead", f"group-{queue}"
-    qbus("topic", "create", dead)
     qbus("queue", "create", queue, "--dead-letters", dead, "--group", group)
     added(qbus, queue, "--group", group, "body")
     worked(qbus, queue, FAIL, "--group", group, "--count", "5", "--backoff", "0s")
@@ -158,12 +158,15 @@ def test_dead_letters_are_put_back(qbus: Qbus) -> None:
 
 def test_an_interrupted_worker_gives_its_job_back(qbus: Qbus, queue: str, tmp_path: Path) -> None:
     added(qbus, queue, "body")
-    script = "import sys, time; open(sys.argv[1], 'w'); time.sleep(60)"
-    command = (sys.executable, "-c", script, str(tmp_path / "there"))
+    command = ("sh", "-c", f"sleep 60 & touch {tmp_path / 'there'}; wait; wait")
     with qbus.start("queue", "work", queue, "--", *command, stderr=subprocess.PIPE) as worker:
         wait_until((tmp_path / "there").exists, "the command")
         worker.send_signal(signal.SIGTERM)
+        began = time.monotonic()
         assert worker.wait(30) == 143
+        assert time.monotonic() - began < 10
+        assert worker.stderr is not None
+        assert b"Traceback" not in worker.stderr.read()
     assert worked(qbus, queue, UPPER, "--count", "1")["done"] == 1
 
 

@@ -45,7 +45,7 @@ async def test_queues_by_name() -> None:
         assert shown(queues_table([found]))[-1] == [
             *("q", "14", "2", "6", "12", "min", "20", "10", "4", "2", "1")
         ]
-        assert "No queues yet" in str(queues_table([]))
+        assert "name a QUEUE" in str(queues_table([]))
 
 
 def fill(fake: FakeQueue) -> None:

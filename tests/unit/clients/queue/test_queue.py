@@ -356,3 +356,69 @@ async def test_a_job_that_the_log_does_not_reach_back_to() -> None:
         with pytest.raises(ApiError) as caught:
             await queue.wait(job_id, timeout=5)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+# Several programs.
+
+
+async def test_who_gives_up_takes_nothing_from_others() -> None:
+    async with queued() as (broker, group, queue), Queue(broker.bootstrap, "q") as other:
+        assert await queue.get(0.05) is None
+        assert await other.get(0.05) is None
+        await asyncio.sleep(0.6)  # what the broker still waited for has ended
+        await queue.add(b"body")
+        job = await got(other)
+        assert (job.body, job.deliveries) == (b"body", 1)
+        await other.ack(job)
+        assert group.offsets(RELEASE) == []
+
+
+async def test_a_job_that_comes_too_late_for_a_get_is_given_back_at_once() -> None:
+    async with queued() as (_, group, queue):
+        assert await queue.get(0.05) is None
+        await queue.add(b"body")  # while the fake broker waits for it, which a real one would not
+        await asyncio.sleep(0.1)
+        assert group.said in ([], [("q", 0, 0, RELEASE, 0, None)])
+        assert group.states["q", 0, 0].member == "" or not group.said
+        job = await got(queue)
+        assert job.body == b"body"
+        await queue.ack(job)
+
+
+async def test_a_cancelled_get_loses_no_job() -> None:
+    async with queued() as (_, group, queue):
+        waiting = asyncio.create_task(queue.get(10))
+        await asyncio.sleep(0.1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await queue.add(b"body")
+        await queue.ack(await got(queue))
+        assert group.offsets(ACCEPT) == [0]
+
+
+async def test_one_who_waits_for_a_job_that_is_gone_does_not_fail_the_others() -> None:
+    async with queued() as (broker, _, queue):
+        ids = [await queue.add(b"body") for _ in range(2)]
+        other = asyncio.create_task(queue.wait(ids[1]))
+        await asyncio.sleep(0.05)
+        broker.logs["q", 0].start = 1
+        with pytest.raises(ApiError):
+            await queue.wait(ids[0], timeout=5)
+        say(broker, over(Change(ChangeKind.ACKNOWLEDGED, 1, 1)))
+        assert await asyncio.wait_for(other, 5) is None
+
+
+async def test_what_nobody_waits_for_any_more_is_a_loss_like_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with queued() as (broker, group, queue):
+        await queue.add(b"body")
+        job = await got(queue)
+        group.record_refusals = {0}
+        acknowledging = asyncio.create_task(queue.ack(job))
+        await asyncio.sleep(0)
+        acknowledging.cancel()
+        await eventually(lambda: broker.asked(ApiKey.SHARE_ACKNOWLEDGE))
+        await queue.get(0.2)
+    assert "the acknowledgement of offset 0 of q-0 is lost" in caplog.text

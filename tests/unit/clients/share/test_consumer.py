@@ -400,6 +400,21 @@ async def test_records_of_both_brokers() -> None:
         assert group.sessions == {}
 
 
+async def test_who_takes_records_asks_one_broker_after_the_other() -> None:
+    async with FakeCluster(2, {"t": 2}) as cluster:
+        cluster.move("t", 1, to=2)
+        cluster.publish()
+        group = FakeShareGroup(*cluster.nodes.values())
+        for partition in range(2):
+            for number in range(3):
+                group.store([b"%d" % number], partition=partition)
+        async with consumer_of(cluster, acquire="records") as consumer:
+            seen = [(await taken(consumer, 1, max_records=1))[0] for _ in range(4)]
+            taken_by = [state for state in group.states.values() if state.deliveries]
+            assert len(taken_by) == 4, "nothing that was not asked for"
+            assert {record.partition for record in seen} == {0, 1}
+
+
 async def test_partitions_that_are_taken_away_are_given_back() -> None:
     async with shared({"t": 2}) as (broker, group), consumer_of(broker) as consumer:
         for partition in range(2):
