@@ -16,9 +16,6 @@ from .loop import LoopThread
 
 _ShareConsumer = asyncio_share.ShareConsumer
 
-_RUN = 100
-"""Records that a loop gets from the client's thread at once."""
-
 
 class ShareConsumer:
     """Takes records as a member of a share group: a queue over topics (KIP-932).
@@ -57,7 +54,7 @@ class ShareConsumer:
         """
         while True:
             if not self._ready:
-                self._ready.extend(self._thread.run(self._client._next(_RUN, is_delivered=False)))
+                self._ready.extend(self._thread.run(self._client._next_run()))
             if not self._ready:
                 return
             record = self._ready.popleft()

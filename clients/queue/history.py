@@ -118,6 +118,7 @@ class RecordTrace:
         self._place = offset
         self._announced: Announcement | None = None
         self._histories: dict[str, History] = {}
+        self._over: set[str] = set()
 
     def see(self, header: BatchHeader, batch: memoryview) -> list[TraceEvent]:
         """Return what a batch says of the record. Raises CorruptBatch."""
@@ -198,17 +199,19 @@ class RecordTrace:
         if kind is ChangeKind.STARTED:
             what, details = "begun", {"start": first}
             self._histories.pop(group, None)
+            self._over.discard(group)
         elif kind is ChangeKind.FORGOTTEN:
             what = "forgotten"
             self._histories.pop(group, None)
-        elif not first <= self._place <= last:
-            return
+        elif not first <= self._place <= last or group in self._over:
+            return  # what is over is told of again now and then
         elif kind is ChangeKind.RETURNED:
             what = "returned"
             details = _returned(self._histories.get(group, History()), history)
             self._histories[group] = history
         else:
             what = kind.name.lower()
+            self._over.add(group)
         yield TraceEvent(at, offset, what, group, details)
 
 

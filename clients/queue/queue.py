@@ -1,6 +1,7 @@
 """The asyncio client of one queue of jobs."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import deque
@@ -330,10 +331,23 @@ class Queue:
                 _log.warning("queue %s: job %s is not given out: %s", self.name, job.id, error)
                 return None
             return job
-        self._held[job.id] = job, time.monotonic()
+        self._hold(job)
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._renew())
         return job
+
+    def _hold(self, job: Job) -> None:
+        """Have the job until its retry time is over, counted from now."""
+        since = time.monotonic()
+        self._held[job.id] = job, since
+        asyncio.get_running_loop().call_later(job.retry, self._expire, job.id, since)
+
+    def _expire(self, job_id: str, since: float) -> None:
+        held = self._held.get(job_id)
+        if held is not None and held[1] == since:
+            _log.warning("queue %s: job %s was not done in time", self.name, job_id)
+            with contextlib.suppress(ApiError):
+                self._give_back(held[0])
 
     def _job(self, record: ShareRecord, described: TopicDescription) -> Job:
         lock = self._consumer.lock_timeout or _DEFAULT_LOCK
@@ -404,7 +418,7 @@ class Queue:
         """
         await self._consumer.renew(job.record)
         if job.id in self._held:
-            self._held[job.id] = job, time.monotonic()
+            self._hold(job)
 
     # Waiting.
 

@@ -32,6 +32,8 @@ ARROW_RECORDS = 100_000
 """The default limit of a poll for Arrow batches, in records."""
 _RUN = 100
 """Records that a loop takes at once."""
+_QUICK = 0.2
+"""Seconds in which a loop is done with what it took, if it is to take twice as much."""
 _MOST_LOSSES = 10_000
 """Losses that are remembered until :meth:`ShareConsumer.flush` raises them."""
 
@@ -142,6 +144,8 @@ class ShareConsumer:
         )
         self._held: dict[_Place, Lease] = {}
         self._delivered: list[_Place] = []
+        self._run = 1
+        self._run_began = 0.0
         self._ready: deque[ShareRecord] = deque()  # what a loop has taken and not yielded yet
         self._unraised: list[Loss] = []
         self._is_closed = False
@@ -211,7 +215,7 @@ class ShareConsumer:
     async def _iterate(self) -> AsyncIterator[ShareRecord]:
         while True:
             if not self._ready:
-                self._ready.extend(await self._next(_RUN, is_delivered=False))
+                self._ready.extend(await self._next_run())
             if not self._ready:
                 return
             record = self._ready.popleft()
@@ -219,16 +223,27 @@ class ShareConsumer:
                 self._deliver((record[:3],))
                 yield record
 
-    async def _next(self, most: int, *, is_delivered: bool = True) -> list[ShareRecord]:
-        """Return up to ``most`` records of those at hand; none: there were none for too long.
+    async def _next_run(self) -> list[ShareRecord]:
+        """Return records for a loop; none: there were none for too long.
 
-        is_delivered: the user sees all of them now; otherwise :meth:`_deliver` is called for each.
+        :meth:`_deliver` is called for each. Who takes records, not batches, takes one first, and
+        more the quicker the loop is done with them.
         """
+        most = _RUN
+        if self._options.by_records:
+            took = time.monotonic() - self._run_began
+            self._run = min(2 * self._run, _RUN) if took < _QUICK else max(self._run // 2, 1)
+            most = self._run
+        records = await self._next(most)
+        self._run_began = time.monotonic()
+        return records
+
+    async def _next(self, most: int) -> list[ShareRecord]:
         patience = self._options.consumer_timeout
         ends = None if patience is None else time.monotonic() + patience
         while True:
             left = LOOK_AROUND if ends is None else min(LOOK_AROUND, ends - time.monotonic())
-            records = await self._poll(left, lambda: self._take(most, is_delivered=is_delivered))
+            records = await self._poll(left, lambda: self._take(most, is_delivered=False), most)
             if records or (ends is not None and time.monotonic() >= ends):
                 return records
 
@@ -301,7 +316,7 @@ class ShareConsumer:
     def _is_held(self, record: ShareRecord) -> bool:
         """Whether a record that the user has not seen yet is still this member's."""
         lease = self._held.get(record[:3])
-        if lease is not None and lease.is_valid:
+        if lease is not None and lease.is_fresh:
             return True
         self._held.pop(record[:3], None)
         return False

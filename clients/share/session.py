@@ -5,6 +5,8 @@ the session; it names the partitions to take records of, later ones name only ch
 that one side lost begins anew, and everything that was acquired in it goes back to the group.
 """
 
+import math
+import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -25,15 +27,24 @@ _BY_RECORDS = 1
 
 
 class Lease(NamedTuple):
-    """What a record was acquired under: a session, as it was before it was last lost."""
+    """What a record was acquired under: a session, as it was before it was last lost.
+
+    The lock ends at ``until``, on the monotonic clock, unless it was renewed.
+    """
 
     session: "ShareSession"
     life: int
+    until: float = math.inf
 
     @property
     def is_valid(self) -> bool:
         """Whether the broker still counts the record as this member's, as far as is known."""
         return self.life == self.session.life
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether work on the record may still begin: it is valid, and the lock has not run out."""
+        return self.is_valid and time.monotonic() < self.until
 
 
 class Loss(NamedTuple):

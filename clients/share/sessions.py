@@ -1,6 +1,8 @@
 """The share sessions with all brokers: they fetch when the reader waits, and acknowledge soon."""
 
 import asyncio
+import logging
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -21,6 +23,8 @@ from .acquired import AcquiredRange, AcquiredRecords
 from .options import ShareOptions
 from .session import Lease, Loss, Sent, ShareSession
 from .types import RecordPlace
+
+_log = logging.getLogger(__name__)
 
 _RETRY_DELAY = 0.1
 _SOON = 0.02
@@ -81,10 +85,15 @@ class ShareSessions:
         """Return the records to read next, of the partition that was read least lately."""
         while self._fetched:
             acquired, lease = self._fetched[0]
-            if lease.is_valid and acquired.look_ahead():
+            if lease.is_fresh and acquired.look_ahead():
                 self._fetched.rotate(-1)
                 return acquired, lease
             self._fetched.popleft()
+            if lease.is_valid and not lease.is_fresh and (late := acquired.drop()):
+                _log.warning(
+                    "%d records of %s-%d waited longer to be read than their locks last (%s s)",
+                    *(len(late), *acquired.partition, self.lock_timeout),
+                )
             self.account(acquired, lease)
         return None
 
@@ -251,6 +260,8 @@ class ShareSessions:
             ],
             check_crcs=self._options.check_crcs,
         )
+        if self.lock_timeout is not None:
+            lease = lease._replace(until=time.monotonic() + self.lock_timeout)
         self._fetched.append((acquired, lease))
         if self._is_resting:
             acquired = self._fetched.pop()[0]

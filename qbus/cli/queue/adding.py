@@ -100,7 +100,8 @@ async def _wait(
                 note(f"qbus: job {job_id}: {describe(error)}")
             results.append(_text(result))
             if not as_json:
-                sys.stdout.buffer.write((result or b"") + b"\n")
+                line = result or b""
+                sys.stdout.buffer.write(line if line.endswith(b"\n") else line + b"\n")
                 sys.stdout.flush()
     finally:
         for task in waiting:

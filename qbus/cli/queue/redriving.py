@@ -4,6 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from qbus import dead_letters
+from qbus.cli.queue.topics import create_queue
 from qbus.clients import Admin, Producer, ShareConsumer
 from qbus.clients.types import ConfigKind
 from qbus.jobs import JOB
@@ -39,6 +40,10 @@ async def redrive_letters(
     timeout = REQUEST_TIMEOUT_MS
     async with Admin(bootstrap, request_timeout_ms=timeout) as admin:
         await admin.describe_topic(topic)
+        if to is not None:
+            await create_queue(
+                admin, to, partitions=None, replication_factor=None, config={}, is_needed=False
+            )
         begins_early = {"share.auto.offset.reset": "earliest"}
         await admin.alter_config(ConfigKind.GROUP, group, set=begins_early)
     put_back = skipped = 0

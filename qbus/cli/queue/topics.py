@@ -52,21 +52,27 @@ async def create_queue(
     """Create the topic of a queue; ``is_needed``: an existing one is an error."""
     from qbus.clients.queue.queue import QUEUE_CONFIG
 
-    brokers = len((await admin.describe_cluster()).nodes)
-    created = True
-    try:
+    created = is_needed or not await _exists(admin, topic)
+    if created:
+        brokers = len((await admin.describe_cluster()).nodes)
         await admin.create_topic(
             topic,
             partitions=partitions or brokers,
             replication_factor=replication_factor or min(_REPLICAS, brokers),
             config={**QUEUE_CONFIG, **config},
         )
-    except ApiError as error:
-        if is_needed or error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise
-        created = False
     described = await admin.describe_topic(topic)
     return {"topic": topic, "partitions": len(described.partitions), "created": created}
+
+
+async def _exists(admin: "Admin", topic: str) -> bool:
+    try:
+        await admin.describe_topic(topic)
+    except ApiError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return False
+    return True
 
 
 async def create_dead_letters(admin: "Admin", topic: str) -> None:

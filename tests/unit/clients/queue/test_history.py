@@ -112,6 +112,15 @@ def test_done_by_each_group_and_its_result() -> None:
     ]
 
 
+def test_what_is_over_is_not_told_again() -> None:
+    log = Log(0)
+    log.records()
+    assert len(log.shared(Change(ACKNOWLEDGED, 0, 0))) == 1
+    assert log.shared(Change(ARCHIVED, 0, 9)) == []
+    log.shared(Change(STARTED, 0, 0))
+    assert len(log.shared(Change(ARCHIVED, 0, 9))) == 1
+
+
 def delayed(log: Log, due: int) -> list[TraceEvent]:
     batch = build_batch([(b"k", b"v", (("qbus-deliver-at", b"%d" % due),), 5)])
     hide_delayed(batch, 1234)

@@ -202,6 +202,22 @@ async def test_locks_shorter_than_the_retry_time_are_renewed() -> None:
         assert len(group.offsets(RENEW)) == renewals
 
 
+async def test_a_job_is_given_back_when_its_time_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with queued() as (_, group, queue):
+        await queue.add(b"body", retry="1s")
+        job = await got(queue)
+        await asyncio.sleep(0.7)
+        await queue.working(job)
+        await asyncio.sleep(0.7)
+        assert group.offsets(RELEASE) == []
+        await eventually(lambda: group.offsets(RELEASE) == [0])
+        with pytest.raises(ApiError):
+            await queue.ack(job)
+    assert "was not done in time" in caplog.text
+
+
 async def test_a_job_that_takes_longer() -> None:
     async with queued() as (_, group, queue):
         await queue.add(b"body")

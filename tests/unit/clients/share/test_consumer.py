@@ -229,6 +229,40 @@ async def test_an_exception_gives_back_the_last_poll_too() -> None:
         assert [state.member for state in group.states.values()] == [""] * 5
 
 
+async def test_a_loop_passes_over_what_waited_longer_than_its_lock(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with shared(lock=0.3) as (broker, group):
+        group.store(numbers(2))
+        group.store(numbers(2))
+        seen: list[tuple[int, int]] = []
+        async with consumer_of(broker, on_lost=lambda _: None) as consumer:
+            async for record in consumer:
+                seen.append((record.offset, record.deliveries))
+                if len(seen) == 1:
+                    await asyncio.sleep(0.5)
+                if len(seen) == 4:
+                    break
+        assert seen[0] == (0, 1)
+        assert {deliveries for _, deliveries in seen[1:]} == {2}
+
+
+async def test_a_loop_over_records_takes_more_the_quicker_it_is() -> None:
+    async with shared() as (broker, group), consumer_of(broker, acquire="records") as consumer:
+        for number in range(40):
+            group.store([b"%d" % number])
+        seen = 0
+        async for record in consumer:
+            taken_so_far = sum(state.deliveries for state in group.states.values())
+            assert record.offset == seen
+            seen += 1
+            assert taken_so_far <= 2 * seen
+            if seen == 3:
+                await asyncio.sleep(0.3)
+            if seen == 20:
+                break
+
+
 async def test_locks_are_renewed() -> None:
     async with shared(lock=0.4) as (broker, group), consumer_of(broker) as consumer:
         group.store(numbers(2))
