@@ -11,7 +11,7 @@ and as share groups, by Kafka's Java client, beside Kafka.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,8 +30,10 @@ STEADY_SECONDS = 8.0
 WAITING = 1_000_000
 _PATIENCE = 3  # times the seconds in which jobs were added, to take them
 _FILL_SECONDS = 300.0
+_FIRST_SECONDS = 20.0  # for a queue that is made at first use
 _WARM_UP = 2  # times the seconds of a row: a JVM compiles while it is loaded
 _MB = 1e6
+_ONE_AT_A_TIME = {"beanstalkd", "bullmq"}  # whatever a worker asks for
 
 _queues = counter()
 
@@ -48,9 +50,9 @@ class Row:
         return workers if self.most is None else f"{workers}, {self.most} at a time"
 
 
-# The others take one at a time always; Kafka's client takes up to 500.
+# Kafka's client takes up to 500 by default; the others take one.
 ROWS = {
-    "disque": (Row(1), Row(16), Row(64)),
+    "disque": (Row(1), Row(16), Row(64), Row(16, most=100)),
     "share groups": (Row(1), Row(16), Row(64), Row(16, most=1)),
 }
 
@@ -62,9 +64,22 @@ class Figures:
     peers: Sequence[str]
     found: dict[tuple[str, str], Figure] = field(default_factory=dict)
 
-    def add(self, server: str, case: str, unit: str, value: float, *, lower: bool = False) -> None:
-        """Add a measurement of one server; Qbus's is there for each of its peers."""
-        for peer in (self.peers or ["nobody"]) if server == "qbus" else [server]:
+    def add(
+        self,
+        server: str,
+        case: str,
+        unit: str,
+        value: float,
+        *,
+        lower: bool = False,
+        without: Collection[str] = (),
+    ) -> None:
+        """Add a measurement of one server; Qbus's is there for each peer that has the case, too.
+
+        ``without``: those that do not.
+        """
+        beside = [peer for peer in self.peers or ["nobody"] if peer not in without]
+        for peer in beside if server == "qbus" else [server]:
             name = f"{case} beside {peer}"
             new = Figure(name, unit, lower_is_better=lower)
             self.found.setdefault((name, unit), new).add(server, value)
@@ -115,9 +130,13 @@ def _measure_load(
         _add_and_work(server, Row(STEADY_WORKERS), _WARM_UP * SECONDS * scale)
     for _ in range(rounds):
         for row in rows:
+            without = _ONE_AT_A_TIME if row.most else ()
             for server in servers:
-                for (what, unit), value in _add_and_work(server, row, SECONDS * scale).items():
-                    figures.add(server.name, f"{what}, {row}, {promise}", unit, value)
+                if server.name not in without:
+                    found = _add_and_work(server, row, SECONDS * scale)
+                    for (what, unit), value in found.items():
+                        case = f"{what}, {row}, {promise}"
+                        figures.add(server.name, case, unit, value, without=without)
         for server in servers:
             case = f"add to get at {STEADY_RATE:,}/s, {STEADY_WORKERS} workers, {promise}"
             for unit, value in _steady(server, STEADY_SECONDS * scale).items():
@@ -134,7 +153,7 @@ def _measure_memory(figures: Figures, way: str, rounds: int, scale: float) -> No
                 with _opened(server, Row(1)):
                     before = server.memory()
                     filled = server.load.ask("fill", count, _FILL_SECONDS, seconds=_FILL_SECONDS)
-                    grown = server.memory() - before
+                    grown = max(server.memory() - before, 0)  # the objects of a JVM come and go
             per_million = grown / _MB * 1e6 / filled["jobs"]
             figures.add(name, "memory, per million jobs waiting", "MB", per_million, lower=True)
 
@@ -155,7 +174,10 @@ def _timed(
     done = server.load.ask(what, *words, seconds=patience)
     spent = cpu_seconds_of(server.process.pid) - before
     count = int(done["jobs"])
-    rates = {"jobs/s": count / done["seconds"], "jobs per CPU second": count / max(spent, 0.01)}
+    rates = {
+        "jobs/s": count / (done["seconds"] or 1),
+        "jobs per CPU second": count / max(spent, 0.01),
+    }
     return count, {(what, unit): rate for unit, rate in rates.items()}
 
 
@@ -174,9 +196,11 @@ def _steady(server: JobServer, seconds: float) -> dict[str, float]:
 
 @contextmanager
 def _opened(server: JobServer, row: Row) -> Iterator[None]:
-    """The workers of a row, connected, with a queue of their own."""
+    """The workers of a row, connected, with a queue of their own, which had a job before."""
     ask = server.load.ask
     ask("queue", f"jobs-{next(_queues)}")
     ask("open", row.workers, *([] if row.most is None else [row.most]))
+    ask("fill", 1, _FIRST_SECONDS)
+    ask("work", 1, _FIRST_SECONDS)
     yield
     ask("close")

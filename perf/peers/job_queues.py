@@ -159,7 +159,7 @@ def _server(
 
 @contextmanager
 def _started(server: str, directory: Path, options: Sequence[str]) -> Iterator[tuple[str, int]]:
-    port = free_port()
+    port = _port_with_bus() if server == "disque" else free_port()
     if server == "beanstalkd":
         command = ["beanstalkd", "-l", "127.0.0.1", "-p", str(port)]
     else:
@@ -172,11 +172,24 @@ def _started(server: str, directory: Path, options: Sequence[str]) -> Iterator[t
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_until(lambda: _listens(port), f"{server} to listen")
+        wait_until(lambda: process.poll() is not None or _listens(port), f"{server} to listen")
+        assert process.poll() is None, f"{server} has ended with {process.poll()}"
         yield f"127.0.0.1:{port}", process.pid
     finally:
         process.kill()
         process.wait(30)
+
+
+def _port_with_bus() -> int:
+    """A free port; Disque's nodes speak to each other on the one that is 10,000 above it."""
+    while True:
+        port = free_port()
+        with socket.socket() as bus:
+            try:
+                bus.bind(("127.0.0.1", port + 10_000))
+            except OSError:
+                continue
+        return port
 
 
 def _listens(port: int) -> bool:

@@ -56,6 +56,7 @@ class JobLoad {
     private final List<ShareConsumer<byte[], byte[]>> takers = new ArrayList<>();
     private final ExecutorService threads = Executors.newCachedThreadPool();
     private final AtomicLong added = new AtomicLong();
+    private final AtomicLong allDone = new AtomicLong();
     private final AtomicLong sumAdded = new AtomicLong();
     private final AtomicLong sumDone = new AtomicLong();
     private String queue;
@@ -114,6 +115,7 @@ class JobLoad {
     private String make(String name) throws Exception {
         queue = name;
         added.set(0);
+        allDone.set(0);
         sumAdded.set(0);
         sumDone.set(0);
         admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1)))
@@ -229,12 +231,13 @@ class JobLoad {
                     while (done.get() < count && System.nanoTime() - began < seconds * 1e9) {
                         int taken = take(place, job -> sumDone.addAndGet(number(job.value())));
                         if (taken > 0) {
+                            allDone.addAndGet(taken);
                             done.addAndGet(taken);
                             finished.set(System.nanoTime() - began);
                         }
                     }
                 });
-        if (done.get() >= added.get() && sumAdded.get() != sumDone.get()) {
+        if (allDone.get() >= added.get() && sumAdded.get() != sumDone.get()) {
             throw new IllegalStateException("a job was lost, or came twice");
         }
         return rate(done.get(), finished.get());

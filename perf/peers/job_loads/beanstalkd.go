@@ -57,34 +57,37 @@ func (one *beanstalkd) add(bodies ...[]byte) error {
 	return nil
 }
 
-func (one *beanstalkd) take() (string, []byte, error) {
+// Take takes one job, whatever the most.
+func (one *beanstalkd) take(int) ([]job, error) {
 	one.out = fmt.Appendf(one.out[:0], "reserve-with-timeout %d\r\n", int(nap.Seconds()))
 	if _, err := one.connection.Write(one.out); err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	line, err := one.line()
 	if err != nil || line == "TIMED_OUT" {
-		return "", nil, err
+		return nil, err
 	}
 	words := strings.Fields(line)
 	if len(words) != 3 || words[0] != "RESERVED" {
-		return "", nil, fmt.Errorf("reserve: %s", line)
+		return nil, fmt.Errorf("reserve: %s", line)
 	}
 	size, err := strconv.Atoi(words[2])
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	body := make([]byte, size+2)
 	_, err = io.ReadFull(one.replies, body)
-	return words[1], body[:size], err
+	return []job{{words[1], body[:size]}}, err
 }
 
-func (one *beanstalkd) acknowledge(id string) error {
-	if _, err := io.WriteString(one.connection, "delete "+id+"\r\n"); err != nil {
-		return err
-	}
-	if line, err := one.line(); err != nil || line != "DELETED" {
-		return fmt.Errorf("delete: %s, %v", line, err)
+func (one *beanstalkd) acknowledge(jobs []job) error {
+	for _, job := range jobs {
+		if _, err := io.WriteString(one.connection, "delete "+job.id+"\r\n"); err != nil {
+			return err
+		}
+		if line, err := one.line(); err != nil || line != "DELETED" {
+			return fmt.Errorf("delete: %s, %v", line, err)
+		}
 	}
 	return nil
 }

@@ -18,10 +18,10 @@ const connection = { host, port: Number(port), maxRetriesPerRequest: null };
 
 let queue;
 let added = 0;
+let allDone = 0;
 let sumAdded = 0;
 let sumDone = 0;
 let adders = [];
-let takers = [];
 let whenTaken = () => {};
 let whenDone = () => {};
 
@@ -35,27 +35,32 @@ function next(due = 0) {
 
 const nowUs = () => (performance.timeOrigin + performance.now()) * 1000;
 
-// Lets all take jobs until a condition holds or the time is over. They go on until they are closed.
-async function takeUntil(condition, lengthMs) {
+// Those that take jobs. A worker takes all the time while it runs, and runs only once.
+async function openTakers() {
+  const options = { connection, autorun: false, concurrency: 1 };
+  const takers = adders.map(() => new Worker(queue, async (job) => whenTaken(job.data), options));
+  for (const taker of takers) taker.on("completed", (job) => whenDone(job.data));
+  await Promise.all(takers.map((taker) => taker.waitUntilReady()));
+  return takers;
+}
+
+// Lets them take jobs until a condition holds or the time is over.
+async function takeUntil(takers, condition, lengthMs) {
   const deadline = performance.now() + lengthMs;
-  for (const taker of takers) if (!taker.isRunning()) taker.run();
+  for (const taker of takers) taker.run();
   while (!condition() && performance.now() < deadline) await sleep(5);
+  await Promise.all(takers.map((taker) => taker.close()));
 }
 
 const commands = {
   async queue(name) {
-    [queue, added, sumAdded, sumDone] = [name, 0, 0, 0];
+    [queue, added, allDone, sumAdded, sumDone] = [name, 0, 0, 0, 0];
     return {};
   },
 
   async open(workers) {
-    const options = { connection, autorun: false, concurrency: 1 };
-    for (let i = 0; i < workers; i += 1) {
-      adders.push(new Queue(queue, { connection }));
-      takers.push(new Worker(queue, async (job) => whenTaken(job.data), options));
-      takers[i].on("completed", (job) => whenDone(job.data));
-    }
-    await Promise.all([...adders, ...takers].map((one) => one.waitUntilReady()));
+    for (let i = 0; i < workers; i += 1) adders.push(new Queue(queue, { connection }));
+    await Promise.all(adders.map((adder) => adder.waitUntilReady()));
     return {};
   },
 
@@ -71,20 +76,23 @@ const commands = {
   },
 
   async work(count, seconds) {
+    const takers = await openTakers();
     const began = performance.now();
     let [done, finished] = [0, began];
     whenTaken = () => {};
     whenDone = (body) => {
       done += 1;
+      allDone += 1;
       sumDone += Number(body.slice(0, 12));
       finished = performance.now();
     };
-    await takeUntil(() => done >= count, seconds * 1000);
-    if (done >= added && sumAdded !== sumDone) throw new Error("a job was lost, or came twice");
+    await takeUntil(takers, () => done >= count, seconds * 1000);
+    if (allDone >= added && sumAdded !== sumDone) throw new Error("a job was lost, or came twice");
     return { jobs: done, seconds: (finished - began) / 1000 };
   },
 
   async steady(rate, seconds) {
+    const takers = await openTakers();
     const count = Math.floor(rate * seconds);
     const startUs = nowUs() + 100_000;
     const lastUs = startUs + seconds * 1e6 + GRACE_MS * 1000;
@@ -101,7 +109,7 @@ const commands = {
       }
     });
     await Promise.all([
-      takeUntil(() => late.length >= count, seconds * 1000 + GRACE_MS),
+      takeUntil(takers, () => late.length >= count, seconds * 1000 + GRACE_MS),
       ...adding,
     ]);
     if (!late.length) throw new Error("no job came");
@@ -129,8 +137,8 @@ const commands = {
   },
 
   async close() {
-    await Promise.all([...adders, ...takers].map((one) => one.close()));
-    [adders, takers] = [[], []];
+    await Promise.all(adders.map((adder) => adder.close()));
+    adders = [];
     return {};
   },
 };

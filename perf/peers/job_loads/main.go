@@ -4,7 +4,7 @@
 //	jobloads disque|beanstalkd|redis HOST:PORT SIZE
 //
 //	queue NAME              what follows is about this queue
-//	open WORKERS            connect so many that add jobs, and as many that take them
+//	open WORKERS [MOST]     connect so many that add jobs, and as many that take MOST (1) at a time
 //	add SECONDS             each adds one job after another: how many in how long
 //	work COUNT SECONDS      each takes a job and acknowledges it, until COUNT are done
 //	steady RATE SECONDS     all add RATE jobs a second and take them: milliseconds from add to get
@@ -38,10 +38,15 @@ const (
 type worker interface {
 	// Add jobs to the queue; they are as safe as the server makes them when it returns.
 	add(bodies ...[]byte) error
-	// Take one job; none if there is none for a while.
-	take() (id string, body []byte, err error)
-	acknowledge(id string) error
+	// Take so many jobs at most; none if there is none for a while.
+	take(most int) ([]job, error)
+	acknowledge(jobs []job) error
 	close() error
+}
+
+type job struct {
+	id   string
+	body []byte
 }
 
 var servers = map[string]func(address, queue string, deadline time.Time) (worker, error){
@@ -55,9 +60,9 @@ type load struct {
 	connect           func(address, queue string, deadline time.Time) (worker, error)
 	addresses         []string
 	queue             string
-	size              int
+	size, most        int
 	adders, takers    []worker
-	added             atomic.Int64 // jobs so far, which is also the number of the next one
+	added, done       atomic.Int64 // jobs of the queue so far; the last one's number is how many were added
 	sumAdded, sumDone atomic.Int64 // of the jobs' numbers
 }
 
@@ -96,10 +101,12 @@ func (one *load) obey(words []string) (map[string]float64, error) {
 	case "queue":
 		one.queue = words[1]
 		one.added.Store(0)
+		one.done.Store(0)
 		one.sumAdded.Store(0)
 		one.sumDone.Store(0)
 		return map[string]float64{}, nil
 	case "open":
+		one.most = max(1, int(numbers[1]))
 		return map[string]float64{}, one.open(int(numbers[0]))
 	case "add":
 		return one.addAll(seconds(numbers[0]))
@@ -158,25 +165,28 @@ func (one *load) work(count int64, length time.Duration) (map[string]float64, er
 	var done, finished atomic.Int64
 	err := together(one.takers, func(_ int, taker worker) error {
 		for done.Load() < count && time.Since(began) < length {
-			id, body, err := taker.take()
+			jobs, err := taker.take(one.most)
 			if err != nil {
 				return err
 			}
-			if body == nil {
+			if len(jobs) == 0 {
 				continue
 			}
-			if err := taker.acknowledge(id); err != nil {
+			if err := taker.acknowledge(jobs); err != nil {
 				return err
 			}
-			one.sumDone.Add(numberOf(body))
-			done.Add(1)
+			for _, job := range jobs {
+				one.sumDone.Add(numberOf(job.body))
+			}
+			one.done.Add(int64(len(jobs)))
+			done.Add(int64(len(jobs)))
 			finished.Store(int64(time.Since(began)))
 		}
 		return nil
 	})
 	// Without what the others wait in vain once the last is done.
 	result := rate(done.Load(), time.Duration(finished.Load()))
-	if err == nil && done.Load() >= one.added.Load() && one.sumAdded.Load() != one.sumDone.Load() {
+	if err == nil && one.done.Load() >= one.added.Load() && one.sumAdded.Load() != one.sumDone.Load() {
 		err = errors.New("a job was lost, or came twice")
 	}
 	return result, err
@@ -206,16 +216,19 @@ func (one *load) steady(perSecond float64, length time.Duration) (map[string]flo
 	sides.Go(func() {
 		taking = together(one.takers, func(place int, taker worker) error {
 			for received.Load() < count && time.Now().Before(last) {
-				id, body, err := taker.take()
+				jobs, err := taker.take(one.most)
 				if err != nil {
 					return err
 				}
-				if body == nil {
+				for _, job := range jobs {
+					by := time.Now().UnixNano() - dueOf(job.body)
+					late[place] = append(late[place], float64(by)/1e6)
+				}
+				if len(jobs) == 0 {
 					continue
 				}
-				received.Add(1)
-				late[place] = append(late[place], float64(time.Now().UnixNano()-dueOf(body))/1e6)
-				if err := taker.acknowledge(id); err != nil {
+				received.Add(int64(len(jobs)))
+				if err := taker.acknowledge(jobs); err != nil {
 					return err
 				}
 			}

@@ -150,22 +150,22 @@ func (one *disque) add(bodies ...[]byte) error {
 	return nil
 }
 
-func (one *disque) take() (string, []byte, error) {
-	wait := strconv.FormatInt(nap.Milliseconds(), 10)
-	reply, err := one.ask("GETJOB", "TIMEOUT", wait, "FROM", one.queue)
+func (one *disque) take(most int) ([]job, error) {
+	reply, err := one.ask("GETJOB", "TIMEOUT", milliseconds(nap), "COUNT", strconv.Itoa(most), "FROM", one.queue)
 	if err != nil || reply == nil {
-		return "", nil, err
+		return nil, err
 	}
-	job := reply.([]any)[0].([]any)
-	return job[1].(string), []byte(job[2].(string)), nil
+	var jobs []job
+	for _, taken := range reply.([]any) {
+		values := taken.([]any)
+		jobs = append(jobs, job{values[1].(string), []byte(values[2].(string))})
+	}
+	return jobs, nil
 }
 
-func (one *disque) acknowledge(id string) error {
-	reply, err := one.ask("ACKJOB", id)
-	if err == nil && reply != int64(1) {
-		return fmt.Errorf("ACKJOB %s: %v", id, reply)
-	}
-	return err
+func (one *disque) acknowledge(jobs []job) error {
+	reply, err := one.ask(append([]string{"ACKJOB"}, ids(jobs)...)...)
+	return counted("ACKJOB", reply, err, jobs)
 }
 
 // A redis is a consumer of a Redis stream: what it is given is pending until it is acknowledged, and
@@ -207,27 +207,51 @@ func (one *redis) add(bodies ...[]byte) error {
 	return nil
 }
 
-func (one *redis) take() (string, []byte, error) {
-	wait := strconv.FormatInt(nap.Milliseconds(), 10)
-	reply, err := one.ask("XREADGROUP", "GROUP", group, one.name, "COUNT", "1", "BLOCK", wait,
-		"STREAMS", one.queue, ">")
+func (one *redis) take(most int) ([]job, error) {
+	reply, err := one.ask("XREADGROUP", "GROUP", group, one.name, "COUNT", strconv.Itoa(most),
+		"BLOCK", milliseconds(nap), "STREAMS", one.queue, ">")
 	if err != nil || reply == nil {
-		return "", nil, err
+		return nil, err
 	}
-	entry := reply.([]any)[0].([]any)[1].([]any)[0].([]any)
-	return entry[0].(string), []byte(entry[1].([]any)[1].(string)), nil
+	var jobs []job
+	for _, taken := range reply.([]any)[0].([]any)[1].([]any) {
+		entry := taken.([]any)
+		jobs = append(jobs, job{entry[0].(string), []byte(entry[1].([]any)[1].(string))})
+	}
+	return jobs, nil
 }
 
-func (one *redis) acknowledge(id string) error {
-	one.command("XACK", one.queue, group, id)
-	one.command("XDEL", one.queue, id)
+func (one *redis) acknowledge(jobs []job) error {
+	one.command(append([]string{"XACK", one.queue, group}, ids(jobs)...)...)
+	one.command(append([]string{"XDEL", one.queue}, ids(jobs)...)...)
 	if err := one.send(); err != nil {
 		return err
 	}
-	for range 2 {
-		if reply, err := one.reply(); err != nil || reply != int64(1) {
-			return fmt.Errorf("XACK and XDEL %s: %v, %v", id, reply, err)
+	for _, what := range []string{"XACK", "XDEL"} {
+		reply, err := one.reply()
+		if err := counted(what, reply, err, jobs); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func ids(jobs []job) []string {
+	found := make([]string, len(jobs))
+	for i, job := range jobs {
+		found[i] = job.id
+	}
+	return found
+}
+
+// Counted is no error if a reply tells that a command was done for every job.
+func counted(what string, reply any, err error, jobs []job) error {
+	if err == nil && reply != int64(len(jobs)) {
+		return fmt.Errorf("%s of %d jobs: %v", what, len(jobs), reply)
+	}
+	return err
+}
+
+func milliseconds(length time.Duration) string {
+	return strconv.FormatInt(length.Milliseconds(), 10)
 }

@@ -41,6 +41,12 @@ def test_figures_of_qbus_stand_beside_each_peer() -> None:
     assert ratios == {"add beside redis": 1.5, "add beside beanstalkd": 3.0}
 
 
+def test_figures_do_not_stand_beside_a_peer_without_the_case() -> None:
+    figures = Figures(["redis", "beanstalkd"])
+    figures.add("qbus", "100 at a time", "jobs/s", 300, without={"beanstalkd"})
+    assert [name for name, _ in figures.found] == ["100 at a time beside redis"]
+
+
 def test_figures_of_qbus_alone() -> None:
     figures = Figures([])
     figures.add("qbus", "add", "jobs/s", 300)
