@@ -164,7 +164,6 @@ class JobLoad {
                         takers.get(place).poll(NAP);
                     }
                 });
-        Thread.sleep(FETCH_WAIT_MS);
         return "";
     }
 
@@ -209,6 +208,7 @@ class JobLoad {
     }
 
     private String add(double seconds) throws Exception {
+        Thread.sleep(FETCH_WAIT_MS);
         long began = System.nanoTime();
         long before = added.get();
         together(
