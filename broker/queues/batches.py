@@ -36,19 +36,33 @@ class StoredBatch:
     Of a batch that has a record for each of its offsets nothing is decoded before it is asked for.
     """
 
-    __slots__ = ("_ahead", "_offsets", "_payload", "_positions", "has_ttl", "header", "raw")
+    __slots__ = (
+        "_ahead",
+        "_offsets",
+        "_payload",
+        "_positions",
+        "has_ttl",
+        "header",
+        "is_broken",
+        "raw",
+    )
 
     def __init__(self, header: BatchHeader, raw: bytes) -> None:
-        """Raises CorruptBatch."""
         self.header = header
         self.raw = raw
         self._payload: bytes | None = None
         self._positions: array[int] | None = None
         self._offsets: array[int] | None = None
         self._ahead: tuple[int, list[ConsumerRecord]] = (0, [])  # decoded before it is asked for
-        if not self.is_dense:
-            self._find_offsets()
-        self.has_ttl = self._may_have_ttl()
+        self.is_broken = False
+        """Whether its records cannot be read, though its checksum is right: so it was written."""
+        self.has_ttl = False
+        try:
+            if not self.is_dense:
+                self._find_offsets()
+            self.has_ttl = self._may_have_ttl()
+        except CorruptBatch:
+            self.is_broken = True
 
     @property
     def is_dense(self) -> bool:
@@ -129,7 +143,14 @@ class StoredBatch:
                 to = (to + end) // 2
         payload = self.payload[positions[begin] : positions[to]]
         part = self.header._replace(records_count=to - begin)
-        records = codec.twin.Decoder(payload, part, "", 0, 0).take(len(payload) + 1)
+        try:
+            records = codec.twin.Decoder(payload, part, "", 0, 0).take(len(payload) + 1)
+        except CorruptBatch:
+            if to == end:
+                raise
+            payload = self.payload[positions[begin] : positions[end]]  # without those behind
+            part = self.header._replace(records_count=end - begin)
+            return codec.twin.Decoder(payload, part, "", 0, 0).take(len(payload) + 1)
         if to > end:
             self._ahead = (begin, records)
         return records[: end - begin]

@@ -163,7 +163,11 @@ class DeadLettering:
         last = min(given.last, batch.header.last_offset, offset + _MOST_RECORDS - 1)
         letters: list[DeadLetter] = []
         size = 0
-        for record in batch.records(offset, last):
+        try:
+            records = batch.records(offset, last)
+        except CorruptBatch:
+            return [], last
+        for record in records:
             size += len(record.value or b"") + len(record.key or b"")
             if letters and size > _MOST_BYTES:
                 return letters, record.offset - 1

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from qbus.clock import Clock
-from qbus.errors import ApiError, CorruptBatch, ErrorCode
+from qbus.errors import ApiError, ErrorCode
 from qbus.records import ConsumerRecord
 from qbus.records.control import ChangeKind, ControlType, SharedResult, decode_result, iter_control
 
@@ -277,7 +277,7 @@ class ShareQueue:
                 if not taken.records:
                     await self._source.load(missing)
                     continue
-            except (CorruptBatch, OSError):
+            except (ApiError, OSError):
                 if not taken.records:
                     raise
             break
@@ -291,7 +291,10 @@ class ShareQueue:
             if found is None:
                 return
             last = found.last
-            for record in found.batch.records(found.first, last):
+            records, broken = source.read(found.batch, found.first, last)
+            for offset in broken:
+                self._drop(state, offset, offset, Reason.BROKEN)
+            for record in records:
                 reason = source.unwanted(found.batch, record)
                 if reason is not None:
                     self._drop(state, record.offset, record.offset, reason)
@@ -342,7 +345,7 @@ class ShareQueue:
                 if not taking.acquired:
                     await self._source.load(missing)
                     continue
-            except (CorruptBatch, OSError):
+            except (ApiError, OSError):
                 if not taking.acquired:
                     raise
             break
@@ -595,7 +598,9 @@ class ShareQueue:
         self._trimmed_to = -1
         if self._failures.allows():
             _log.warning("%s: what was done cannot be stored: %s", self, error)
-        self._retry_at = self._loop.time() + _RETRY_S
+        if self._retry_at <= self._loop.time():
+            self._retry_at = self._loop.time() + _RETRY_S
+            self._loop.call_at(self._retry_at, self.look)  # for who waits, too
         self._schedule()
 
     def archive_moved(

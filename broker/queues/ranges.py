@@ -21,7 +21,7 @@ class RangeMap(Generic[V]):
     Takes memory for each range, however long it is; looking one up takes a bisection.
     """
 
-    __slots__ = ("_firsts", "_lasts", "_values", "size")
+    __slots__ = ("_before", "_firsts", "_lasts", "_mark", "_values", "size")
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
@@ -29,6 +29,8 @@ class RangeMap(Generic[V]):
         self._values: list[V] = []
         self.size = 0
         """How many offsets have a value."""
+        self._mark = 0  # an offset, and how many before it have a value
+        self._before = 0
 
     def __len__(self) -> int:
         """How many ranges there are."""
@@ -87,7 +89,7 @@ class RangeMap(Generic[V]):
             if self._has_any(first, last):
                 self.cut(first, last)
             number = bisect_right(firsts, first)
-        self.size += last - first + 1
+        self._count(first, last, 1)
         joins_left = number > 0 and lasts[number - 1] == first - 1 and values[number - 1] == value
         joins_right = (
             number < len(firsts) and firsts[number] == last + 1 and values[number] == value
@@ -104,6 +106,28 @@ class RangeMap(Generic[V]):
             lasts.insert(number, last)
             values.insert(number, value)
 
+    def _count(self, first: int, last: int, sign: int) -> None:
+        self.size += sign * (last - first + 1)
+        if first < self._mark:
+            self._before += sign * (min(last, self._mark - 1) - first + 1)
+
+    def size_from(self, offset: int) -> int:
+        """How many offsets from ``offset`` on have a value.
+
+        Cheap for an offset that moves on: what lies between that and the last one is counted.
+        """
+        if offset < self._mark:
+            self._mark = self._before = 0
+        if offset > self._mark:
+            for span in self.spans(self._mark, offset - 1):
+                self._before += span.last - span.first + 1
+            self._mark = offset
+        return self.size - self._before
+
+    def count_from(self, offset: int) -> int:
+        """How many ranges have offsets from ``offset`` on."""
+        return len(self._firsts) - self._at(offset)
+
     def _has_any(self, first: int, last: int) -> bool:
         number = self._at(first)
         return number < len(self._firsts) and self._firsts[number] <= last
@@ -115,13 +139,13 @@ class RangeMap(Generic[V]):
         if number < len(firsts) and firsts[number] == first and lasts[number] == last:
             removed = [Span(first, last, values[number])]
             del firsts[number], lasts[number], values[number]
-            self.size -= last - first + 1
+            self._count(first, last, -1)
             return removed
         removed = []
         while number < len(firsts) and firsts[number] <= last:
             low, high = max(firsts[number], first), min(lasts[number], last)
             removed.append(Span(low, high, values[number]))
-            self.size -= high - low + 1
+            self._count(low, high, -1)
             number += 1
         if not removed:
             return removed

@@ -23,6 +23,8 @@ class GroupSettings:
         or ``by_duration:`` and an ISO 8601 duration before now.
     backoff_ms: how long a record is not given out after its first delivery failed. Each further one
         multiplies that by ``backoff_multiplier``, up to ``backoff_max_ms``.
+    isolation: says nothing yet, for no records are transactional: all that are below the high
+        watermark are committed.
     dead_letter_topic: gets what was rejected, or given out too often; empty: that is dropped.
     filter: an expression over the header ``qbus-tags``, see :mod:`.filters`; empty: all records.
     """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from qbus.clock import Clock
-from qbus.errors import ApiError
+from qbus.errors import ApiError, CorruptBatch
 from qbus.records import ConsumerRecord
 
 from ..delay.log_throttle import LogThrottle
@@ -17,7 +17,7 @@ from .state import QueueState, Reason
 
 _log = logging.getLogger(__name__)
 
-_FEW_GAPS: Final = 200
+_FEW_RANGES: Final = 200  # that are looked at one by one
 
 
 class Missing(Exception):  # noqa: N818 - no error: it says what to read
@@ -57,6 +57,7 @@ class RecordSource:
         self._clock = clock
         self._filter: TagFilter | None = None
         self._complaints = LogThrottle(clock, 60.0)
+        self._failures = LogThrottle(clock)
         self._oldest: tuple[int, int] | None = None  # an offset, and its record's timestamp
         self._hidden = _HiddenCount(partition)
 
@@ -115,8 +116,9 @@ class RecordSource:
             if stretch.batch is None:
                 state.pass_void(state.next_fresh, stretch.last)
                 continue
-            for low, high in stretch.batch.gaps():
-                state.add_void(low, high)
+            if not stretch.batch.is_broken:
+                for low, high in stretch.batch.gaps():
+                    state.add_void(low, high)
             free = state.fresh(state.next_fresh, stretch.last)
             if free:
                 return stretch.batch, free
@@ -162,34 +164,71 @@ class RecordSource:
             return Reason.FILTERED
         return None
 
+    def read(
+        self, batch: StoredBatch, first: int, last: int
+    ) -> tuple[list[ConsumerRecord], list[int]]:
+        """The records from ``first`` to ``last``, and the offsets of those that cannot be read.
+
+        These are to be given up: a batch with the right checksum stays as it is, for ever.
+        """
+        records: list[ConsumerRecord] = []
+        broken: list[int] = []
+        if not batch.is_broken:
+            try:
+                return batch.records(first, last), broken
+            except CorruptBatch:
+                pass
+        for offset in range(first, last + 1):
+            try:
+                found = [] if batch.is_broken else batch.records(offset, offset)
+            except CorruptBatch:
+                found = []
+            records += found
+            if not found:
+                broken.append(offset)
+        if broken and self._failures.allows():
+            _log.error(
+                "%s: records from offset %d on cannot be read, and are given up",
+                self._name,
+                broken[0],
+            )
+        return records, broken
+
     def runs(
         self, batch: StoredBatch, first: int, last: int
     ) -> Sequence[tuple[int, int, Reason | None]]:
         """Neighbouring records that are all wanted, or all not wanted for the same reason."""
-        if self._filter is None and not batch.has_ttl:
+        if self._filter is None and not batch.has_ttl and not batch.is_broken:
             return [(first, last, None)]
+        records, broken = self.read(batch, first, last)
+        reasons: dict[int, Reason | None] = dict.fromkeys(broken, Reason.BROKEN)
+        reasons |= {record.offset: self.unwanted(batch, record) for record in records}
         runs: list[tuple[int, int, Reason | None]] = []
-        for record in batch.records(first, last):
-            reason = self.unwanted(batch, record)
-            if runs and runs[-1][2] is reason and runs[-1][1] == record.offset - 1:
-                runs[-1] = (runs[-1][0], record.offset, reason)
+        for offset in sorted(reasons):
+            reason = reasons[offset]
+            if runs and runs[-1][2] is reason and runs[-1][1] == offset - 1:
+                runs[-1] = (runs[-1][0], offset, reason)
             else:
-                runs.append((record.offset, record.offset, reason))
+                runs.append((offset, offset, reason))
         return runs
 
     # What it is in numbers
 
     def fresh_count(self, state: QueueState) -> int:
         """How many records were never given out, without reading them."""
-        offset = max(state.next_fresh, self._partition.log.log_start_offset)
+        offset = max(state.next_fresh, state.progress.start, self._partition.log.log_start_offset)
         end = self._partition.visible_end
-        free = state.fresh(offset, end - 1) if offset < end else []
+        if offset >= end:
+            return 0
+        known, ranges, behind = state.known_from(offset)
+        if ranges > _FEW_RANGES:  # of a new leader: hidden batches between them count, too
+            behind = min(behind, end)
+            return max(end - offset - known - self._hidden.between(behind, end), 0)
+        free = state.fresh(offset, end - 1)
         if not free:
             return 0
         low, high = free[-1]
         count = high - low + 1 - self._hidden.between(low, high + 1)
-        if len(free) > _FEW_GAPS:  # of a new leader alone, and nearly right
-            return max(count, 0) + sum(high - low + 1 for low, high in free[:-1])
         hidden_between = self._partition.log.hidden_between
         for low, high in free[:-1]:
             count += high - low + 1 - hidden_between(low, high + 1)
@@ -211,7 +250,8 @@ class RecordSource:
             except (ApiError, OSError):
                 return None
             else:
-                records = stretch and stretch.batch and stretch.batch.records(offset, offset)
+                batch = None if stretch is None else stretch.batch
+                records = [] if batch is None else self.read(batch, offset, offset)[0]
                 self._oldest = (offset, records[0].timestamp) if records else None
         return None if self._oldest is None else self._oldest[1]
 

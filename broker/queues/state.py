@@ -108,10 +108,11 @@ class Settlement(NamedTuple):
 
 
 class Reason(IntEnum):
-    """Why a record that was never given out is archived."""
+    """Why a record is archived that nobody has: BROKEN: it cannot be read."""
 
     FILTERED = 0
     EXPIRED = 1
+    BROKEN = 2
 
 
 class QueueState:
@@ -163,6 +164,16 @@ class QueueState:
             if places.end > first:
                 free = [gap for low, high in free for gap in places.gaps(low, high)]
         return free
+
+    def known_from(self, offset: int) -> tuple[int, int, int]:
+        """Of how many offsets from ``offset`` on something is known, in how many ranges.
+
+        And the offset behind the last of them.
+        """
+        places = (self.progress.done, self.leases, self.ready, self.waiting)
+        count = sum(place.size_from(offset) for place in places)
+        ranges = sum(place.count_from(offset) for place in places)
+        return count, ranges, max(offset, *(place.end for place in places))
 
     def add_void(self, first: int, last: int) -> None:
         """There are no records from ``first`` to ``last``."""
@@ -250,9 +261,12 @@ class QueueState:
     def drop(self, first: int, last: int, reason: Reason) -> Settlement:
         """Give these records, which are fresh or ready, to nobody: they are archived."""
         count = last - first + 1
-        counts = (
-            QueueCounts(filtered=count) if reason is Reason.FILTERED else QueueCounts(expired=count)
-        )
+        if reason is Reason.FILTERED:
+            counts = QueueCounts(filtered=count)
+        elif reason is Reason.EXPIRED:
+            counts = QueueCounts(expired=count)
+        else:
+            counts = QueueCounts(dropped=count)
         changes = [self._done(ChangeKind.ARCHIVED, first, last)]
         return Settlement(changes, self._begin(first, last), counts)
 

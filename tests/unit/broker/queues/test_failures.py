@@ -88,6 +88,32 @@ async def test_at_most_once_where_nothing_can_be_stored(
     assert [record.value for record in taken] == [b"a"]
 
 
+class Waiting:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def ready(self, queue: object) -> bool:
+        self.calls += 1
+        return True
+
+
+async def test_who_waits_hears_of_what_could_not_be_given_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qbus.broker.queues.queue._RETRY_S", 0.02)
+    await world.add(b"a")
+    queue = world.queue()
+    waiting = Waiting()
+    with monkeypatch.context() as patch:
+        refuse(world, patch)
+        with pytest.raises(ApiError):
+            await queue.take_records("m", 1, at_most_once=True)
+        queue.wait(waiting)
+        await asyncio.sleep(0)
+        assert waiting.calls == 0
+    await eventually(lambda: waiting.calls == 1)
+
+
 async def test_a_group_that_cannot_begin(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         refuse(world, patch)

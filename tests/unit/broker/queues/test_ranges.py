@@ -34,6 +34,8 @@ def test_they_say_the_same_as_an_entry_for_each_offset(
             known = {at: known[at] for at in known if not first <= at <= last}
         assert spelled(list(ranges)) == known
         assert ranges.size == len(known)
+        assert ranges.size_from(first) == sum(at >= first for at in known)
+        assert ranges.count_from(first) == len([one for one in ranges if one.last >= first])
         assert ranges.end == max(known, default=-1) + 1
     assert all(ranges.at(offset) == known.get(offset) for offset in range(MOST + 1))
     first, last = asked

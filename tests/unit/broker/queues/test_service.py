@@ -116,6 +116,21 @@ async def test_the_length_is_exact_whatever_lies_between(world: World) -> None:
     assert len(await records(world.queue(), 1000)) == length
 
 
+async def test_the_length_costs_little_however_many_are_done_here_and_there(
+    world: World,
+) -> None:
+    for _ in range(3):
+        await world.add(*[b"x"] * 1000)
+    queue = world.queue()
+    for offset in range(0, 3000, 4):
+        await queue.settle(offset)
+    assert queue.length == 2250
+    assert len(await records(queue, 100)) == 100
+    assert queue.length == 2150
+    await world.restart()
+    assert world.queue().length == 2250
+
+
 async def test_the_age_of_the_oldest_that_is_not_done(world: World) -> None:
     queue = world.queue()
     assert queue.oldest_ms == -1

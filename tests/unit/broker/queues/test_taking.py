@@ -216,6 +216,47 @@ def test_a_batch_that_lost_records_says_which() -> None:
     assert batch.records(13, 15) == []
 
 
+async def poison(world: World, compression: int) -> int:
+    """Append a batch whose checksum is right and whose records cannot be read."""
+    from qbus.records.header import write_header
+
+    good = build_batch([(None, b"v", (), world.clock.time_ms())] * 3)
+    batch = bytearray(good[:61] + b"\xff" * 40)
+    header = read_header(good)._replace(attributes=compression, batch_length=len(batch) - 12)
+    write_header(batch, header)
+    info = world.partition.append(memoryview(batch), -1)
+    await eventually(lambda: world.partition.high_watermark > info.last_offset)
+    return info.first_offset
+
+
+@pytest.mark.parametrize("compression", [0, 1])
+async def test_records_that_cannot_be_read_are_given_up(
+    world: World, compression: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.add(b"a")
+    first = await poison(world, compression)
+    await world.add(b"b")
+    queue = world.queue()
+    assert await take(queue) == [b"a", b"b"]
+    await world.settled()
+    assert queue.counts.dropped == 3
+    assert all(map(world.progress().is_done, range(first, first + 3)))
+    assert "cannot be read, and are given up" in caplog.text
+    other = world.queue("filtering", filter="none:red")
+    taken = await other.take_batches("m", max_records=10, max_bytes=1 << 20)
+    assert sent(taken) == [b"a", b"b"]
+
+
+async def test_batches_that_cannot_be_decompressed_are_not_sent(world: World) -> None:
+    await poison(world, 1)
+    await world.add(b"b")
+    queue = world.queue()
+    taken = await queue.take_batches("m", max_records=10, max_bytes=1 << 20)
+    assert sent(taken) == [b"b"]
+    await world.settled()
+    assert queue.oldest_ms >= 0
+
+
 def test_records_that_are_cut_are_corrupt() -> None:
     batch = bytes(build_batch([(None, b"v" * 300, (), 0)]))
     cut = bytearray(batch[:-5])
