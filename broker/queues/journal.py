@@ -21,8 +21,10 @@ from qbus.records.control import (
 )
 
 from ..partition.partition import Partition
+from .fold import QueueFold
 
-_MOST_CHANGES: Final = 10_000  # of a batch: 330 KB at most
+_MOST_BYTES: Final = 1 << 20  # of a batch, unless a single entry is larger
+_CHANGE_BYTES: Final = 33  # that a change takes at most
 
 
 class Entry:
@@ -43,6 +45,12 @@ class Entry:
         self.stored: Callable[[], None] | None = None
         self.failed: Callable[[ApiError], None] | None = None
         self.acknowledged: asyncio.Future[None] | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes its control records take, at most."""
+        size = _CHANGE_BYTES * len(self.changes)
+        return size if self.result is None else size + len(self.result.body)
 
     def finish(self, code: ErrorCode, message: str | None = None) -> None:
         """Tell who waits that it is acknowledged (NONE), or may never be."""
@@ -80,33 +88,51 @@ class Journal:
     def flush(self) -> None:
         """Store all entries now."""
         entries, self._entries = self._entries, []
-        begin = changes = 0
+        begin = size = 0
         for number, entry in enumerate(entries):
-            changes += len(entry.changes)
-            if changes >= _MOST_CHANGES:
-                self._append(entries[begin : number + 1])
-                begin, changes = number + 1, 0
+            size += entry.size
+            if size > _MOST_BYTES and number > begin:
+                self._append(entries[begin:number])
+                begin, size = number, entry.size
         if begin < len(entries):
             self._append(entries[begin:])
 
     def _append(self, entries: list[Entry]) -> None:
         batch = control_batch(_records(entries), self._clock.time_ms())
         try:
-            end = self.partition.append_own(batch, 0).last_offset + 1
+            first, last, *_ = self.partition.append_own(batch, 0)
         except ApiError as error:
             for entry in entries:
                 if entry.failed is not None:
                     entry.failed(error)
                 entry.finish(error.code, error.message)
             return
+        entries = self._taken_in(entries, first)
         for entry in entries:
             if entry.stored is not None:
                 entry.stored()
         waiting = _Batch([entry for entry in entries if entry.acknowledged is not None])
+        end = last + 1
         if self.partition.high_watermark >= end:
             waiting.acknowledged(None, ErrorCode.NONE)
         elif not waiting.done():
             self.partition.when_acknowledged(end, waiting, None)
+
+    def _taken_in(self, entries: list[Entry], first_offset: int) -> list[Entry]:
+        """Those that the fold has taken in, as all replicas have; the others failed."""
+        fold = self.partition.log.fold.part(QueueFold)
+        taken = []
+        for entry in entries:
+            progress = None if fold is None else fold.groups.get(entry.group)
+            known = first_offset if progress is None else progress.mentioned_at
+            if known >= first_offset:
+                taken.append(entry)
+                continue
+            message = f"what {entry.group} did could not be read again"
+            if entry.failed is not None:
+                entry.failed(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message))
+            entry.finish(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        return taken
 
 
 def _records(entries: list[Entry]) -> list[tuple[ControlType, bytes]]:

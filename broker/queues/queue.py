@@ -38,6 +38,7 @@ _log = logging.getLogger(__name__)
 _TICK_S: Final = 0.005
 _LONGEST_S: Final = 0.5  # between two looks at the clock, which may be set
 _RETRY_S: Final = 1.0
+_OVERHEAD: Final = 512  # bytes that a result takes besides its own
 _AT_ONCE: Final = 256  # records decoded at a time
 
 Settled = Callable[[bool], None]
@@ -421,9 +422,15 @@ class ShareQueue:
     async def settle(self, offset: int, result: bytes | None = None) -> bool:
         """Finish a record, whoever has it; False: it is done already, or there is none.
 
-        ``result``: what came of it. Stored for good on return. Raises ApiError.
+        ``result``: what came of it. Stored for good on return. Raises ApiError: MESSAGE_TOO_LARGE
+        where a record as large as ``result`` would be refused.
         """
         state = self._check()
+        most = self.partition.log.config.max_message_bytes - _OVERHEAD
+        if result is not None and len(result) > most:
+            raise ApiError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"a result of {len(result)} bytes, at most {most}"
+            )
         if not self._exists(offset):
             return False
         settlement = state.settle(offset)

@@ -122,6 +122,7 @@ class QueueState:
         "_counts",
         "_expiries",
         "_left_over",
+        "_moving_count",
         "_taken",
         "_wakeups",
         "leases",
@@ -147,6 +148,7 @@ class QueueState:
         self.voids: RangeMap[bool] = RangeMap()
         self._counts = QueueCounts()
         self._taken = 0
+        self._moving_count = 0  # records whose lease is MOVING: they are nobody's locks
         self._left_over: list[tuple[int, int]] = []
         self.moving: list[Given] = []
         """What is to be given up next: whoever drives this takes it over."""
@@ -209,12 +211,13 @@ class QueueState:
     @property
     def has_room(self) -> bool:
         """Whether any more may be given out."""
-        return self.leases.size < self.settings.partition_max_locks
+        return self.leases.size - self._moving_count < self.settings.partition_max_locks
 
     @property
     def room(self) -> int:
         """How many more may be given out."""
-        return max(self.settings.partition_max_locks - self.leases.size, 0)
+        locks = self.leases.size - self._moving_count
+        return max(self.settings.partition_max_locks - locks, 0)
 
     @property
     def is_clogged(self) -> bool:
@@ -298,6 +301,8 @@ class QueueState:
         taken: RangeMap[bool] = RangeMap()
         for lease in self.leases.cut(first, last):
             history = lease.value.history
+            if lease.value.kind is LeaseKind.MOVING:
+                self._moving_count -= lease.last - lease.first + 1
             origins.append(Origin(lease.first, lease.last, Place.LEASED, history, lease.value))
         for place, spans in (
             (Place.READY, self.ready.cut(first, last)),
@@ -440,6 +445,7 @@ class QueueState:
     def _returned(self, first: int, last: int, history: History, wall_ms: int) -> None:
         if self.is_over(history):
             self.leases.set(first, last, Lease(LeaseKind.MOVING, "", FOREVER, history))
+            self._moving_count += last - first + 1
             self.moving.append(Given(first, last, history))
         elif history.not_before > wall_ms:
             self._wait(first, last, history)
@@ -468,6 +474,8 @@ class QueueState:
             if origin.place is Place.LEASED:
                 assert origin.lease is not None
                 self._lease(first, origin.last, origin.lease)
+                if origin.lease.kind is LeaseKind.MOVING:
+                    self._moving_count += origin.last - first + 1
             elif origin.place is Place.WAITING:
                 self._wait(first, origin.last, origin.history)
             else:  # fresh ones, too: the next who takes records may have passed them
@@ -599,7 +607,10 @@ class QueueState:
         start = self.progress.start
         if log_start <= start:
             return None
-        for places in (self.ready, self.waiting, self.leases, self.voids):
+        for span in self.leases.cut(start, log_start - 1):
+            if span.value.kind is LeaseKind.MOVING:
+                self._moving_count -= span.last - span.first + 1
+        for places in (self.ready, self.waiting, self.voids):
             places.cut(start, log_start - 1)
         self.pass_to(log_start)
         return Settlement([Change(ChangeKind.ARCHIVED, start, log_start - 1)], [])

@@ -59,6 +59,19 @@ async def test_without_the_topic_in_the_settings_any_more_it_is_dropped(
     await eventually(lambda: queue.counts.dropped == 1)
 
 
+async def test_what_waits_for_the_topic_takes_no_locks(world: World) -> None:
+    await world.add(*[b"%d" % number for number in range(9)])
+    queue = world.queue(dead_letter_topic="dlq", partition_max_locks=3)
+    world.box.error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    for first in (0, 3):
+        assert len(await take(queue)) == 3
+        assert await take(queue) == []
+        await reject(queue, first, first + 2)
+    assert await queue.settle(0)
+    assert len(await take(queue)) == 3
+    assert await take(queue) == []
+
+
 async def test_many_are_moved_in_batches(world: World) -> None:
     for _ in range(3):
         await world.add(*[b"x" * 50] * 700)

@@ -159,6 +159,51 @@ async def test_acknowledgements_of_one_turn_are_one_batch(world: World) -> None:
     assert world.partition.log.log_end_offset == before + 2, "a record for each group"
 
 
+async def test_a_result_that_is_too_large_is_refused_before_anything_is_begun(
+    world: World,
+) -> None:
+    await world.add(b"a")
+    queue = world.queue()
+    await take(queue)
+    with pytest.raises(ApiError) as caught:
+        await queue.settle(0, b"x" * (1 << 20))
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    await accept(queue, 0)
+
+
+async def test_large_results_of_one_turn_are_several_batches(world: World) -> None:
+    await world.add(*[b"x"] * 6)
+    queue = world.queue()
+    await take(queue)
+    body = b"y" * 400_000
+    assert all(await asyncio.gather(*[queue.settle(offset, body) for offset in range(6)]))
+    log, sizes, offset = world.partition.log, [], 7
+    while offset < log.log_end_offset:
+        batch = log.read_batch(offset, wait=True)
+        assert batch is not None
+        with batch:
+            sizes.append(len(batch))
+            offset = batch.next_offset
+    assert len(sizes) == 3
+    assert max(sizes) < 1_100_000
+    for number in range(6):
+        assert await queue.result(number) == body
+
+
+async def test_what_the_fold_has_not_taken_in_has_failed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.add(b"a")
+    queue = world.queue()
+    await take(queue)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(world.fold), "_apply", lambda *_: None)
+        with pytest.raises(ApiError) as caught:
+            await accept(queue, 0)
+        assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    await accept(queue, 0)
+
+
 async def test_who_does_not_know_whether_it_was_stored_is_told_so(world: World) -> None:
     await world.add(b"a")
     queue = world.queue()
