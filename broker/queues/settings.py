@@ -5,6 +5,7 @@ from typing import Final
 
 LATEST: Final = "latest"
 EARLIEST: Final = "earliest"
+READ_COMMITTED: Final = "read_committed"
 BY_DURATION: Final = "by_duration:"
 """What ``auto_offset_reset`` begins with where an ISO 8601 duration follows, such as ``PT1H``."""
 
@@ -23,8 +24,9 @@ class GroupSettings:
         or ``by_duration:`` and an ISO 8601 duration before now.
     backoff_ms: how long a record is not given out after its first delivery failed. Each further one
         multiplies that by ``backoff_multiplier``, up to ``backoff_max_ms``.
-    isolation: says nothing yet, for no records are transactional: all that are below the high
-        watermark are committed.
+    isolation: whether records of open and aborted transactions are given out. Producers cannot
+        write any. What a mirror copied may be of some: with ``read_committed`` a topic that was one
+        is refused.
     dead_letter_topic: gets what was rejected, or given out too often; empty: that is dropped.
     filter: an expression over the header ``qbus-tags``, see :mod:`.filters`; empty: all records.
     """
