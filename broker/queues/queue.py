@@ -18,7 +18,7 @@ from .dead_lettering import DeadLettering, DeadLetterTopics
 from .fold import GroupProgress
 from .journal import Entry, Journal
 from .settings import GroupSettings
-from .source import Missing, RecordSource, retrieve
+from .source import Missing, RecordSource, neighbours, retrieve
 from .state import Given, QueueState, Reason, Settlement
 from .taking import BatchesTaken, Offer, RecordsTaken
 from .types import (
@@ -293,17 +293,18 @@ class ShareQueue:
                 return
             last = found.last
             records, broken = source.read(found.batch, found.first, last)
-            for offset in broken:
-                self._drop(state, offset, offset, Reason.BROKEN)
+            dropped = [(offset, Reason.BROKEN) for offset in broken]
             for record in records:
                 reason = source.unwanted(found.batch, record)
                 if reason is not None:
-                    self._drop(state, record.offset, record.offset, reason)
+                    dropped.append((record.offset, reason))
                     continue
                 self._give(state, taken, record)
                 if taken.left <= 0:
                     last = record.offset
                     break
+            for low, high, reason in neighbours(dropped):
+                self._drop(state, low, high, reason)
             if found.is_fresh:
                 state.pass_to(last + 1)
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, CorruptBatch
@@ -201,16 +201,9 @@ class RecordSource:
         if self._filter is None and not batch.has_ttl and not batch.is_broken:
             return [(first, last, None)]
         records, broken = self.read(batch, first, last)
-        reasons: dict[int, Reason | None] = dict.fromkeys(broken, Reason.BROKEN)
-        reasons |= {record.offset: self.unwanted(batch, record) for record in records}
-        runs: list[tuple[int, int, Reason | None]] = []
-        for offset in sorted(reasons):
-            reason = reasons[offset]
-            if runs and runs[-1][2] is reason and runs[-1][1] == offset - 1:
-                runs[-1] = (runs[-1][0], offset, reason)
-            else:
-                runs.append((offset, offset, reason))
-        return runs
+        reasons: list[tuple[int, Reason | None]] = [(offset, Reason.BROKEN) for offset in broken]
+        reasons += [(record.offset, self.unwanted(batch, record)) for record in records]
+        return neighbours(reasons)
 
     # What it is in numbers
 
@@ -271,6 +264,24 @@ class RecordSource:
                     offset = found.last + 1
             offset = log.hidden_end(offset, wait=True)
         return offset if offset < end else None
+
+
+R = TypeVar("R")
+
+
+def neighbours(reasons: list[tuple[int, R]]) -> list[tuple[int, int, R]]:
+    """The ranges of neighbouring offsets with the same reason, ascending."""
+    runs: list[tuple[int, int, R]] = []
+    for offset, reason in sorted(reasons, key=_offset_of):
+        if runs and runs[-1][2] is reason and runs[-1][1] == offset - 1:
+            runs[-1] = (runs[-1][0], offset, reason)
+        else:
+            runs.append((offset, offset, reason))
+    return runs
+
+
+def _offset_of(one: tuple[int, object]) -> int:
+    return one[0]
 
 
 def retrieve(future: "asyncio.Future[None]") -> None:
