@@ -159,20 +159,40 @@ async def acknowledge(
     """Acknowledge in one partition; returns when that is stored.
 
     Raises:
-        ApiError: INVALID_RECORD_STATE, the member has not all of these records; the partition is
-            not led here; or it cannot be stored.
+        ApiError: INVALID_RECORD_STATE, the member has not all of these records; MESSAGE_TOO_LARGE,
+            a result is; the partition is not led here; or it cannot be stored.
     """
     partition, queue = queues.of(group, *place)
     check_topic(context, partition.topic)
-    for offset, _ in read.results:
-        if queue.state_of(offset).member != member:
+    if not read.results:
+        await queue.acknowledge(member, read.ranges)
+        return
+    most = partition.log.config.max_message_bytes
+    for offset, result in read.results:
+        if len(result) > most:
             raise ApiError(
-                ErrorCode.INVALID_RECORD_STATE, f"the record {offset} is not locked by {member}"
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"the result of {offset} has {len(result)} bytes, more than max.message.bytes",
             )
+    # All is looked at before anything is begun: it counts together or not at all.
+    for offset, _ in read.results:
+        _check_held(queue, member, offset)
+    for one in read.ranges:
+        if one.type != AckType.GAP:
+            for offset in range(one.first, one.last + 1):
+                _check_held(queue, member, offset)
     stored = [queue.acknowledge(member, read.ranges)] if read.ranges else []
-    await asyncio.gather(
-        *stored, *(queue.settle(offset, result) for offset, result in read.results)
-    )
+    settled = [queue.settle(offset, result) for offset, result in read.results]
+    if not all(outcome is not False for outcome in await asyncio.gather(*stored, *settled)):
+        raise ApiError(ErrorCode.INVALID_RECORD_STATE, "a record was done already")
+
+
+def _check_held(queue: "ShareQueue", member: str, offset: int) -> None:
+    """Raises ApiError INVALID_RECORD_STATE."""
+    if queue.state_of(offset).member != member:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD_STATE, f"the record {offset} is not locked by {member}"
+        )
 
 
 def check_topic(context: RequestContext, topic: str) -> None:

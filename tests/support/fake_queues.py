@@ -33,6 +33,7 @@ class FakeQueue:
         self.asked: list[dict[str, Any]] = []
         self.error: ApiError | None = None
         self.start: int | None = 0
+        self.is_late = False  # what is settled is done already
 
     def put(self, first: int, last: int, data: bytes = b"batch") -> None:
         """Have a batch available."""
@@ -65,6 +66,8 @@ class FakeQueue:
         self.acknowledged += ranges
 
     async def settle(self, offset: int, result: bytes | None = None) -> bool:
+        if self.is_late:
+            return False
         self.settled[offset] = result
         return True
 

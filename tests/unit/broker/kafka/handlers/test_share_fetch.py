@@ -135,6 +135,38 @@ async def test_a_job_may_have_a_result(share: SharePlane) -> None:
     assert refused.acknowledge_error_code == ErrorCode.INVALID_RECORD_STATE
 
 
+async def test_a_result_is_no_larger_than_a_batch_may_be(share: SharePlane) -> None:
+    queue = share.queues.of("t")
+    queue.put(0, 1)
+    await fetch(share, 0)
+    large = bytes(share.plane.partition("t").log.config.max_message_bytes + 1)
+    data = only(
+        await fetch(share, 1, acks(0, 0, ACCEPT, result=b"42"), acks(1, 1, ACCEPT, result=large))
+    )
+    assert data.acknowledge_error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert queue.settled == {}
+
+
+async def test_results_count_with_the_rest_or_not_at_all(share: SharePlane) -> None:
+    queue = share.queues.of("t")
+    queue.put(0, 2)
+    await fetch(share, 0)
+    for epoch, others in enumerate((acks(1, 7, ACCEPT), acks(5, 5, RELEASE)), 1):
+        data = only(await fetch(share, epoch, acks(0, 0, ACCEPT, result=b"42"), others))
+        assert data.acknowledge_error_code == ErrorCode.INVALID_RECORD_STATE
+    assert queue.settled == {}
+    assert queue.acknowledged == []
+
+
+async def test_a_result_that_comes_too_late_is_refused(share: SharePlane) -> None:
+    queue = share.queues.of("t")
+    queue.put(0, 0)
+    await fetch(share, 0)
+    queue.is_late = True
+    data = only(await fetch(share, 1, acks(0, 0, ACCEPT, result=b"42")))
+    assert data.acknowledge_error_code == ErrorCode.INVALID_RECORD_STATE
+
+
 async def test_an_acknowledgement_of_what_another_has_is_refused_and_records_come_all_the_same(
     share: SharePlane,
 ) -> None:
