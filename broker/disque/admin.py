@@ -24,6 +24,9 @@ from .resp import Encoded, Simple, Value
 from .service import DisqueService
 
 _NOT_ALLOWED: Final = "ERR {} is not allowed here: disque.admin.enable is false"
+LONGEST_PAUSE_MS: Final = 60_000
+"""Any client may pause all of them, but not for good."""
+
 _FLAGS: Final = {
     "w": "write",
     "r": "readonly",
@@ -46,7 +49,7 @@ class AdminCommands:
         self.known: Mapping[str, Command] = {}
         self.listener: DisqueListener | None = None
         self.processed: Callable[[], int] = lambda: 0
-        self._paused_until = 0.0
+        self.paused_until = 0.0
 
     def table(self) -> list[Command]:
         """The commands, with Disque's numbers of words and flags."""
@@ -210,16 +213,17 @@ class AdminCommands:
         return killed
 
     def _pause(self, call: Call) -> Reply:
-        end = self._loop.time() + need_timeout(call.arguments[2]) / 1000
-        if end > self._paused_until:
-            self._paused_until = end
+        timeout_ms = min(need_timeout(call.arguments[2]), LONGEST_PAUSE_MS)
+        end = self._loop.time() + timeout_ms / 1000
+        if end > self.paused_until:
+            self.paused_until = end
             self._loop.call_at(end, self._end_pause)
         return resp.OK
 
     @property
     def is_paused(self) -> bool:
         """Whether all clients are paused."""
-        return self._paused_until > 0 and self._loop.time() < self._paused_until
+        return self.paused_until > 0 and self._loop.time() < self.paused_until
 
     def _end_pause(self) -> None:
         for connection in self._all():
@@ -545,6 +549,8 @@ class AdminCommands:
     def leaves(self, call: Call) -> Reply:
         """``QBUS.LEAVES node yes|no``: another node is about to leave, or not any more."""
         name = call.arguments[1].decode("latin-1")
+        if name not in {node.name for node in self._service.nodes.all()}:
+            raise CommandError("ERR no such node")
         if call.arguments[2] == b"yes":
             self._service.nodes.leaving.add(name)
         else:

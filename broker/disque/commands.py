@@ -44,6 +44,7 @@ _ATTEMPTS: Final = 5
 _RETRY_S: Final = 0.2
 _ADD_WITHIN_S: Final = 10.0  # where the client does not say how long
 _HELD_POLL_S: Final = 0.2
+_RESULT_OVERHEAD: Final = 1024  # what a result takes besides its bytes, at most
 _FOREVER_S: Final = 1e9
 
 _IS_LOCAL: Final = b"QBUS.LOCAL"
@@ -296,6 +297,9 @@ class JobCommands:
         if found.offset is None:
             target = str(found.place.job.offset).encode()
             return await self._order(found.partition, [(CANCEL, target)])
+        most = found.partition.log.config.max_message_bytes
+        if result is not None and len(result) > most - _RESULT_OVERHEAD:
+            raise CommandError(f"ERR the result is too large: a record has at most {most} bytes")
         done = await found.queue.settle(found.offset, result)
         if found.place.job.is_delayed:
             self._service.delivered.forget(found.place.job, found.place.topic.id)

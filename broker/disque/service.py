@@ -40,6 +40,9 @@ _log = logging.getLogger(__name__)
 IDLE_S: Final = 300.0
 """How long a queue without a topic, without jobs and without clients is kept in memory."""
 
+MOST_QUEUES: Final = 10_000
+"""How many queues without a topic are kept in memory: clients wait for them, or they are paused."""
+
 _PEER_TIMEOUT_S: Final = 10.0
 _REMOTE_WAIT_MS: Final = 30_000
 _RETRY_S: Final = 0.5
@@ -198,6 +201,8 @@ class DisqueService(PartitionListener):
         queue = self._queues.get(name)
         if queue is None:
             topic = self.topic_name(name)
+            if len(self._queues) >= MOST_QUEUES + len(self.metadata.topics):
+                raise CommandError("ERR there are too many queues without a job")
             queue = self._queues[name] = JobQueue(
                 name,
                 topic,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from qbus.broker.disque import service
 from qbus.broker.disque.job_queue import Job, TakenJob
 from qbus.broker.metadata.image import BrokerInfo
 from qbus.broker.queues import ShareQueue
@@ -407,6 +408,13 @@ class TestPausing:
         assert await jobs.ask("PAUSE q none bcast") == "none"
         assert "qbus.queue.pause" not in jobs.plane.metadata.topics["q"].config
 
+    async def test_names_without_jobs_are_not_kept_without_end(
+        self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(service, "MOST_QUEUES", 5)
+        replies = [str(await jobs.ask(f"PAUSE q{number} in")) for number in range(8)]
+        assert replies == ["in"] * 5 + ["ERR there are too many queues without a job"] * 3
+
     async def test_on_one_node_it_ends_with_the_node(self, jobs: Jobs) -> None:
         await jobs.add()
         assert await jobs.ask("PAUSE q out") == "out"
@@ -423,6 +431,14 @@ class TestResults:
         assert await jobs.ask(f"ACKJOB {text} RESULT done") == 1
         assert decoded(await asyncio.wait_for(waiting, 5)) == "done"
         assert await jobs.ask(f"WAITJOB {text}") == "done"
+
+    async def test_one_that_is_too_large_is_refused(self, jobs: Jobs) -> None:
+        text = await jobs.add()
+        reply = await jobs.ask(f"ACKJOB {text} RESULT {'x' * (1 << 20)}")
+        assert "the result is too large" in str(reply)
+        assert await jobs.bodies() == ["body"]
+        assert await jobs.ask(f"ACKJOB {text} RESULT {'x' * 1_000_000}") == 1
+        assert await jobs.ask(f"WAITJOB {text}") == "x" * 1_000_000
 
     async def test_there_need_be_none(self, jobs: Jobs) -> None:
         text = await jobs.add()
@@ -519,6 +535,18 @@ class TestConnections:
         assert await jobs.ask("DEBUG FLUSHALL") == "OK"
         assert await jobs.bodies(queue="a b") == []
         assert await jobs.ask("DEBUG SLEEP 0.01") == "OK"
+
+    async def test_only_nodes_leave(self, jobs: Jobs) -> None:
+        assert str(await jobs.ask("QBUS.LEAVES somebody yes")) == "ERR no such node"
+        name = jobs.service.nodes.name
+        assert await jobs.ask(f"QBUS.LEAVES {name} yes") == "OK"
+        assert await jobs.ask("CLUSTER LEAVING") == "yes"
+
+    async def test_all_clients_are_not_paused_for_good(self, jobs: Jobs) -> None:
+        assert await jobs.ask("CLIENT PAUSE 9223372036854775807") == "OK"
+        assert jobs.admin.is_paused
+        left = jobs.admin.paused_until - asyncio.get_running_loop().time()
+        assert 0 < left <= 60
 
     async def test_a_word_that_is_no_command(self, jobs: Jobs) -> None:
         assert "unknown command" in str(await jobs.ask(f'"{chr(233)}\\xff" a'))
