@@ -5,7 +5,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -192,6 +192,8 @@ class Queue:
 
         Raises :class:`~qbus.errors.ApiError`, and ValueError for durations that make no sense.
         """
+        if isinstance(headers, Mapping):
+            raise TypeError("headers are pairs of a name and a value, not a mapping")
         options = _options(delay, ttl, retry)
         described = await self._topic()
         partition = self._partition_for(key, len(described.partitions))
