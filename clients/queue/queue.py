@@ -194,6 +194,7 @@ class Queue:
         """
         if isinstance(headers, Mapping):
             raise TypeError("headers are pairs of a name and a value, not a mapping")
+        memoryview(body)  # a TypeError for anything but bytes
         options = _options(delay, ttl, retry)
         described = await self._topic()
         partition = self._partition_for(key, len(described.partitions))
@@ -436,8 +437,13 @@ class Queue:
         if parsed is None or not parsed.is_in(described.topic_id.bytes):
             raise ValueError(f"{job_id!r} is the id of no job of queue {self.name}")
         place = TopicPartition(self.topic, parsed.partition)
-        async with asyncio.timeout(timeout):
-            return await self._watch.wait(place, parsed.offset, is_delayed=parsed.is_delayed)
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._watch.wait(place, parsed.offset, is_delayed=parsed.is_delayed)
+        except TimeoutError:
+            raise TimeoutError(
+                f"job {job_id} of queue {self.name} is not done after {timeout} s"
+            ) from None
 
     async def close(self) -> None:
         """Give back the jobs that this program still has, and close."""

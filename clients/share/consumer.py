@@ -32,6 +32,8 @@ ARROW_RECORDS = 100_000
 """The default limit of a poll for Arrow batches, in records."""
 _RUN = 100
 """Records that a loop takes at once."""
+_LONGEST_GOODBYE = 5.0
+"""Seconds that brokers have to learn that a member goes; they find out without it, later."""
 _QUICK = 0.2
 """Seconds in which a loop is done with what it took, if it is to take twice as much."""
 _MOST_LOSSES = 10_000
@@ -400,8 +402,13 @@ class ShareConsumer:
         Raises :class:`~qbus.AcknowledgementLost` for what was lost since the last flush, unless
         there is an ``on_lost``, and TimeoutError.
         """
-        async with asyncio.timeout(timeout):
-            await self._sessions.said()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._sessions.said()
+        except TimeoutError:
+            raise TimeoutError(
+                f"not all that was said of records is stored after {timeout} s"
+            ) from None
         await self._report_losses()
         unraised, self._unraised = self._unraised, []
         if unraised:
@@ -492,10 +499,13 @@ class ShareConsumer:
         self._is_closed = True
         self._held.clear()
         try:
-            await self._sessions.close()
+            await self._sessions.said()
         finally:
             try:
-                await self._membership.close()
+                async with asyncio.timeout(_LONGEST_GOODBYE):
+                    await asyncio.gather(self._sessions.close(), self._membership.close())
+            except TimeoutError:
+                _log.warning("share group %s: the brokers are silent", self._options.group)
             finally:
                 await self._cluster.close()
         await self._report_losses()

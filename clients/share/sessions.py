@@ -396,7 +396,6 @@ class ShareSessions:
 
     async def close(self) -> None:
         """End the sessions: what was acquired, and nothing was said of, goes back to the group."""
-        await self.said()
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -406,7 +405,12 @@ class ShareSessions:
             for session in self._sessions.values()
             if session.is_open
         ]
-        await asyncio.gather(*ends, return_exceptions=True)
+        try:
+            await asyncio.gather(*ends, return_exceptions=True)
+        finally:
+            await self._stop()
+
+    async def _stop(self) -> None:
         tasks = [*self._tasks, *([] if self._finding is None else [self._finding])]
         for task in tasks:
             task.cancel()

@@ -131,6 +131,13 @@ async def test_durations_that_make_no_sense(options: dict[str, Any]) -> None:
             await queue.add(b"body", **options)
 
 
+@pytest.mark.parametrize("body", [None, "text"])
+async def test_a_body_is_bytes(body: Any) -> None:
+    async with queued() as (_, _, queue):
+        with pytest.raises(TypeError):
+            await queue.add(body)
+
+
 async def test_jobs_are_spread_and_those_of_a_key_stay_together() -> None:
     async with queued(partitions=3) as (broker, _, queue):
         for _ in range(6):
@@ -352,7 +359,7 @@ async def test_the_result_of_a_delayed_job() -> None:
 async def test_waiting_has_an_end() -> None:
     async with queued() as (_, _, queue):
         job_id = await queue.add(b"body")
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match=r"of queue q is not done after 0\.05 s"):
             await queue.wait(job_id, timeout=0.05)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from qbus.clients import AcknowledgementLost, ShareConsumer, ShareRecord
+from qbus.clients.share import consumer as consumer_module
 from qbus.errors import ApiError, ConfigError, CorruptBatch, ErrorCode, QbusError
 from qbus.wire import ApiKey
 from tests.support.fake_broker import FakeBroker
@@ -592,6 +593,21 @@ async def test_a_damaged_batch_is_raised_and_given_back() -> None:
         assert [record.offset for record in await taken(consumer, 1)] == [5]
         await consumer.flush()
         assert group.offsets(RELEASE)[:3] == [2, 3, 4]
+
+
+async def test_silent_brokers_do_not_hold_up_the_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(consumer_module, "_LONGEST_GOODBYE", 0.2)
+    async with shared() as (broker, group):
+        consumer = consumer_of(broker, acknowledge="explicit")
+        group.store([b"v"])
+        await taken(consumer, 1)
+        for api in (ApiKey.SHARE_ACKNOWLEDGE, ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH):
+            broker.handlers[api] = lambda _: asyncio.sleep(60)
+        async with asyncio.timeout(5):
+            await consumer.close()
+    assert "the brokers are silent" in caplog.text
 
 
 async def test_a_closed_consumer_takes_nothing() -> None:
