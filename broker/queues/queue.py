@@ -38,6 +38,7 @@ _log = logging.getLogger(__name__)
 _TICK_S: Final = 0.005
 _LONGEST_S: Final = 0.5  # between two looks at the clock, which may be set
 _RETRY_S: Final = 1.0
+_MOST_DROPPED: Final = 4_000  # in one turn of the loop
 _OVERHEAD: Final = 512  # bytes that a result takes besides its own
 _AT_ONCE: Final = 256  # records decoded at a time
 
@@ -273,7 +274,9 @@ class ShareQueue:
             state = self._check()
             self._trim(state)
             try:
-                self._take_records(state, taken)
+                if self._take_records(state, taken):
+                    await asyncio.sleep(0)
+                    continue
             except Missing as missing:
                 if not taken.records:
                     await self._source.load(missing)
@@ -285,12 +288,13 @@ class ShareQueue:
         self._took()
         return await taken.result()
 
-    def _take_records(self, state: QueueState, taken: RecordsTaken) -> None:
-        source = self._source
+    def _take_records(self, state: QueueState, taken: RecordsTaken) -> bool:
+        """Take what is there; whether only so many were dropped that others should have a turn."""
+        source, count = self._source, 0
         while taken.left > 0 and state.has_room:
             found = source.next(state, min(taken.left, state.room, _AT_ONCE))
             if found is None:
-                return
+                break
             last = found.last
             records, broken = source.read(found.batch, found.first, last)
             dropped = [(offset, Reason.BROKEN) for offset in broken]
@@ -307,6 +311,10 @@ class ShareQueue:
                 self._drop(state, low, high, reason)
             if found.is_fresh:
                 state.pass_to(last + 1)
+            count += len(dropped)
+            if count >= _MOST_DROPPED and not taken.records:
+                return True
+        return False
 
     def _drop(self, state: QueueState, first: int, last: int, reason: Reason) -> None:
         self._store(state, state.drop(first, last, reason))

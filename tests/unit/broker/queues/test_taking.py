@@ -88,6 +88,17 @@ async def test_what_is_too_old_for_its_ttl_is_not_given_out(
     assert all(map(world.progress().is_done, (0, 1)))
 
 
+async def test_thousands_that_are_too_old_are_passed_at_one_call(world: World) -> None:
+    for _ in range(10):
+        await world.add(*[b"old"] * 1000, headers={"qbus-ttl": "1s"})
+    await world.add(b"new")
+    world.clock.advance(2)
+    queue = world.queue(partition_max_locks=100_000)
+    assert await take(queue) == [b"new"]
+    await world.settled()
+    assert queue.counts.expired == 10_000
+
+
 def test_when_a_record_expires() -> None:
     assert expires_at((("other", b"1"), ("qbus-ttl", b"5s")), 100) == 5_100
     assert expires_at((("qbus-ttl", b"soon"),), 100) is None
