@@ -57,6 +57,7 @@ _PLACE: Final = struct.Struct(">4sHHIIH")
 _LONGEST_MINUTES: Final = 0xFFFF
 _LONGEST_NAME: Final = 249
 _ESCAPED: Final = "disque-x."
+_INTERNAL: Final = b"__"  # how topics begin that Kafka's clients take for internal ones
 _PLAIN: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._")
 _DASH: Final = ord("-")
 
@@ -195,13 +196,15 @@ def _check(topic_id: bytes, text: str, place: bytes) -> int:
 
 
 def topic_of(queue: bytes) -> str:
-    """The topic that a queue is. Names that are no topic's are escaped: ``disque-x.a-3ab``.
+    """The topic that a queue is.
+
+    Names that are no topic's, or an internal one's, are escaped: ``disque-x.a-3ab``.
 
     Raises ValueError: the name is empty, or too long.
     """
     if not queue:
         raise ValueError("a queue's name is not empty")
-    is_escaped = queue.startswith(_ESCAPED.encode()) or queue in {b".", b".."}
+    is_escaped = queue.startswith((_ESCAPED.encode(), _INTERNAL)) or queue in {b".", b".."}
     if not is_escaped and all(byte in _PLAIN or byte == _DASH for byte in queue):
         return _checked(queue.decode())
     return _checked(

@@ -16,7 +16,7 @@ from ..partition.partition import ACKS_ALL, Partition
 from ..queues import AckRange, AckType, RecordStatus
 from . import errors, resp
 from .connection import Client, Reply
-from .errors import CommandError, wrong_arguments
+from .errors import CommandError, syntax_error, wrong_arguments
 from .finding import Found, Place
 from .job_queue import BlockedClient, JobQueue, Part, TakenJob
 from .nodes import Node
@@ -678,7 +678,9 @@ def _leave(blocked: BlockedClient, reply: asyncio.Future[bytes]) -> None:
 
 
 def _split(words: Sequence[bytes], option: bytes) -> tuple[Sequence[bytes], Sequence[bytes]]:
-    """The ids, and the option behind them with its value, if it is there."""
+    """The ids, and the option behind them with its value, if it is there. Raises CommandError."""
+    if words and words[-1].lower() == option and (len(words) < 3 or words[-2].lower() != option):
+        raise syntax_error()
     if len(words) > 2 and words[-2].lower() == option:
         return words[:-2], words[-2:]
     return words, ()

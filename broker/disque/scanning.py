@@ -5,6 +5,7 @@ made of its topic's id and its index, so that it stays while others come and go.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable
 from typing import Final
 from zlib import crc32
@@ -27,6 +28,7 @@ _OFFSETS: Final = (1 << _OFFSET_BITS) - 1
 _NUMBERS: Final = 1 << 20
 _PEEK_BYTES: Final = 256 * 1024
 _MOST_PEEKED_BYTES: Final = 64 << 20
+_WIDEST: Final = 1000  # offsets that are looked at without a thought of the limit
 _BUSY_JOBS: Final = 1_000_000
 _NANOSECONDS: Final = 1_000_000  # in a millisecond
 
@@ -136,17 +138,23 @@ class Looker:
         return found[:most]
 
     async def _newest(self, part: Part, most: int) -> list[ConsumerRecord]:
-        start, end, width = self._start(part), part.partition.high_watermark, 2 * most
+        start, high_watermark = self._start(part), part.partition.high_watermark
+        end, width, size = high_watermark, 2 * most, 0
         found: list[ConsumerRecord] = []
-        while end > start and len(found) < most:
+        while end > start and len(found) < most and size < _MOST_PEEKED_BYTES:
             begin = offset = max(end - width, start)
-            several: list[ConsumerRecord] = []
+            newest: deque[ConsumerRecord] = deque(maxlen=most - len(found))
             while offset < end:
-                records, offset = await _read(part, offset, end)
-                several += [record for record in records if record.offset >= begin]
-            found += [record for record in reversed(several) if _is_queued(part, record)]
-            end, width = begin, 4 * width
-        return found[:most]
+                records, offset = await _read(part, offset, high_watermark)
+                size += _PEEK_BYTES
+                newest.extend(
+                    record
+                    for record in records
+                    if begin <= record.offset < end and _is_queued(part, record)
+                )
+            found += reversed(newest)
+            end, width = begin, max(most, _WIDEST)
+        return found
 
     def _start(self, part: Part) -> int:
         """The offset before which all is done."""

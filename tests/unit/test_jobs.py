@@ -169,6 +169,7 @@ class TestNames:
             (b"a-b c", "disque-x.a-2db-20c"),
             ("größe".encode(), "disque-x.gr-c3-b6-c3-9fe"),
             (b"disque-x.a", "disque-x.disque-2dx.a"),
+            (b"__consumer_offsets", "disque-x.__consumer_offsets"),
             (b".", "disque-x.."),
             (b"\x00\xff", "disque-x.-00-ff"),
         ],

@@ -440,6 +440,12 @@ class TestResults:
         assert await jobs.ask(f"ACKJOB {text} RESULT {'x' * 1_000_000}") == 1
         assert await jobs.ask(f"WAITJOB {text}") == "x" * 1_000_000
 
+    async def test_one_needs_a_body(self, jobs: Jobs) -> None:
+        text = await jobs.add()
+        assert str(await jobs.ask(f"ACKJOB {text} RESULT")) == "ERR syntax error"
+        assert str(await jobs.ask(f"NACK {text} DELAY")) == "ERR syntax error"
+        assert await jobs.ask(f"ACKJOB {text} RESULT result") == 1
+
     async def test_there_need_be_none(self, jobs: Jobs) -> None:
         text = await jobs.add()
         assert await jobs.ask(f"ACKJOB {text}") == 1
@@ -462,6 +468,16 @@ class TestLooking:
             if cursor == "0":
                 break
         assert sorted(found) == sorted(ids)
+
+    async def test_the_newest_are_found_behind_what_is_done(self, jobs: Jobs) -> None:
+        replies = [jobs.begin(f"ADDJOB q {number} 0") for number in range(3000)]
+        ids = [decoded(await reply) for reply in replies]
+        assert await jobs.ask(f"ACKJOB {' '.join(ids[7:2990])}") == 2983
+        peeked = await jobs.ask("QPEEK q -14")
+        wanted = [*range(2999, 2989, -1), 6, 5, 4, 3]
+        assert [body for _, _, body in peeked] == [str(number) for number in wanted]
+        assert len(await jobs.ask("QPEEK q -100")) == 17
+        assert [body for _, _, body in await jobs.ask("QPEEK q 8")][-1] == "2990"
 
     async def test_qscan_finds_all_in_small_steps(self, jobs: Jobs) -> None:
         for number in range(20):
