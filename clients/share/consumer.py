@@ -63,7 +63,7 @@ class ShareConsumer:
         topics: Iterable[str],
         *,
         acknowledge: Acknowledge = "implicit",
-        acquire: Acquire = "batches",
+        acquire: Acquire = "records",
         on_lost: OnLost | None = None,
         rack: str | None = None,
         fetch_min_bytes: int = 1,
@@ -85,9 +85,10 @@ class ShareConsumer:
         acknowledge: "implicit": each poll, and each step of a loop, accepts what the one before
             returned and nothing else was said of. "explicit": nothing is accepted but what
             :meth:`accept` is called for.
-        acquire: "batches" takes whole batches as producers made them, which may be some records
-            more than ``max_poll_records``; "records" never takes more, which spreads few records
-            evenly (Kafka 4.2 and later; KIP-1206).
+        acquire: "records" takes no more than is asked for: a poll as many as it may return, a loop
+            one at first, and more the quicker it is done with them (Kafka 4.2 and later; KIP-1206).
+            "batches" takes whole batches as producers made them, about ``max_poll_records`` at
+            once, whose locks all run from then on: for work that takes no time.
         on_lost: a function (with asyncio also a coroutine function) that takes an
             :class:`~qbus.AcknowledgementLost`. Polls, :meth:`flush` and :meth:`close` call it when
             the broker did not take what was said of some records. Without it, polls log a warning

@@ -21,7 +21,12 @@ async def with_group(use: Callable[[ShareConsumer, FakeShareGroup], None]) -> Fa
 
         def run() -> None:
             with ShareConsumer(
-                broker.bootstrap, "g", ["t"], consumer_timeout_ms=300, fetch_max_wait_ms=20
+                broker.bootstrap,
+                "g",
+                ["t"],
+                acquire="batches",
+                consumer_timeout_ms=300,
+                fetch_max_wait_ms=20,
             ) as consumer:
                 use(consumer, group)
 

@@ -173,12 +173,15 @@ async def test_a_poll_returns_at_most_max_records_and_loses_none() -> None:
         assert sorted(group.offsets(ACCEPT)) == sorted([*range(30)] * 2)
 
 
-async def test_records_only_in_the_mode_of_records() -> None:
-    async with shared() as (broker, group), consumer_of(broker, acquire="records") as consumer:
+@pytest.mark.parametrize(("options", "asked"), [({}, (1, 7)), ({"acquire": "batches"}, (0, 500))])
+async def test_records_as_many_as_are_asked_for_or_batches(
+    options: dict[str, Any], asked: tuple[int, int]
+) -> None:
+    async with shared() as (broker, group), consumer_of(broker, **options) as consumer:
         group.store([b"v"])
-        await taken(consumer, 1)
+        await taken(consumer, 1, max_records=7)
         request = broker.asked(ApiKey.SHARE_FETCH)[-1]
-        assert (request.share_acquire_mode, request.max_records) == (1, 500)
+        assert (request.share_acquire_mode, request.max_records) == asked
 
 
 async def test_a_loop_accepts_each_record_when_it_asks_for_the_next() -> None:
@@ -237,7 +240,8 @@ async def test_a_loop_passes_over_what_waited_longer_than_its_lock(
         group.store(numbers(2))
         group.store(numbers(2))
         seen: list[tuple[int, int]] = []
-        async with consumer_of(broker, on_lost=lambda _: None) as consumer:
+        options: dict[str, Any] = {"acquire": "batches", "on_lost": lambda _: None}
+        async with consumer_of(broker, **options) as consumer:
             async for record in consumer:
                 seen.append((record.offset, record.deliveries))
                 if len(seen) == 1:
@@ -426,7 +430,7 @@ async def test_records_of_both_brokers() -> None:
         cluster.move("t", 1, to=2)
         cluster.publish()
         group = FakeShareGroup(*cluster.nodes.values())
-        async with consumer_of(cluster) as consumer:
+        async with consumer_of(cluster, acquire="batches") as consumer:
             for partition in range(2):
                 group.store(numbers(5), partition=partition)
             consumer.accept(await taken(consumer, 10))
