@@ -151,7 +151,9 @@ class Work:
             if error.errno == errno.E2BIG:  # the job's fault
                 note(f"qbus: job {job.id}: {error.strerror}")
                 return _NOT_RUN, None
-            raise Failure(f"{self._command[0]}: {error.strerror}") from error
+            raise Failure(
+                f"{self._command[0]}: {error.strerror} (job {job.id} is given back)"
+            ) from error
         try:
             output, _ = await process.communicate(job.body or None)
         except BaseException:
