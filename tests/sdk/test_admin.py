@@ -331,12 +331,8 @@ async def test_reassignments_and_elections(admin: Any, topic: str) -> None:
     assert caught.value.errors[missing].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_group_configuration(admin: Any, name: str, is_kafka: bool) -> None:
-    if not is_kafka:
-        described = admin.describe_config(ConfigKind.GROUP, name)
-        assert await code_of(described) is ErrorCode.INVALID_REQUEST
-        return
-    key = "consumer.session.timeout.ms"
+async def test_group_configuration(admin: Any, name: str) -> None:
+    key = "share.session.timeout.ms"
     await admin.alter_config(ConfigKind.GROUP, name, set={key: "50000"})
 
     async def value() -> object:
