@@ -18,7 +18,8 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 def test_the_metrics_of_the_documentation_are_those_that_are_served(tmp_path: Path) -> None:
     port = free_port()
-    with BrokerProcess(tmp_path / "data", "--metrics-listen", f"127.0.0.1:{port}") as broker:
+    options = ("--metrics-listen", f"127.0.0.1:{port}", "--disque-listen", "127.0.0.1:0")
+    with BrokerProcess(tmp_path / "data", *options) as broker:
         Qbus(broker.bootstrap)("topic", "create", "t", "--config", "qbus.delay.enable=true")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
             text = response.read().decode()

@@ -139,6 +139,7 @@ ADMIN: dict[str, Call] = {
     "delete_records": lambda admin, topic: admin.delete_records({at(topic): 1}),
     "describe_producers": lambda admin, topic: admin.describe_producers([at(topic)]),
     "describe_delayed": lambda admin, topic: admin.describe_delayed([at(topic)]),
+    "describe_queues": lambda admin, topic: admin.describe_queues("workers", [at(topic)]),
     "read_delayed": lambda admin, topic: admin.read_delayed(topic, 0, 0),
     "describe_config": lambda admin, topic: admin.describe_config(ConfigKind.TOPIC, topic),
     "describe_configs": lambda admin, topic: admin.describe_configs([(ConfigKind.TOPIC, topic)]),

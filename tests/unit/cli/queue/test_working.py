@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -47,7 +48,8 @@ async def work(
 async def test_the_command_has_the_body_on_stdin_and_the_rest_in_its_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("QBUS_BOOTSTRAP", raising=False)
+    for name in [name for name in os.environ if name.startswith("QBUS_")]:
+        monkeypatch.delenv(name)
     async with fake_queue() as fake:
         fake.store(b"first", b"second")
         found = await work(fake, python(NOTE, tmp_path), count=2)
