@@ -143,17 +143,7 @@ class ShareSession:
                     partitions=[
                         fetching.FetchPartition(
                             partition_index=index,
-                            acknowledgement_batches=[
-                                fetching.AcknowledgementBatch(
-                                    first_offset=span.first,
-                                    last_offset=span.last,
-                                    acknowledge_types=span.types,
-                                    delay_ms=span.delay_ms,
-                                    result=span.result,
-                                    nack=span.is_nack,
-                                )
-                                for span in ranges_of(acks.get(TopicPartition(topic, index), ()))
-                            ],
+                            acknowledgement_batches=_batches(acks, topic, index),
                         )
                         for index in indexes
                     ],
@@ -185,17 +175,7 @@ class ShareSession:
                     partitions=[
                         acknowledging.AcknowledgePartition(
                             partition_index=index,
-                            acknowledgement_batches=[
-                                acknowledging.AcknowledgementBatch(
-                                    first_offset=span.first,
-                                    last_offset=span.last,
-                                    acknowledge_types=span.types,
-                                    delay_ms=span.delay_ms,
-                                    result=span.result,
-                                    nack=span.is_nack,
-                                )
-                                for span in ranges_of(acks[TopicPartition(topic, index)])
-                            ],
+                            acknowledgement_batches=_batches(acks, topic, index),
                         )
                         for index in indexes
                     ],
@@ -314,3 +294,18 @@ def _told(acks: Iterable[tuple[TopicPartition, Ack]], error: ApiError) -> list[L
         elif ack.type is not AckType.GAP:
             losses.append(Loss(RecordPlace(topic, partition, ack.offset), error))
     return losses
+
+
+def _batches(acks: Acks, topic: str, index: int) -> list[acknowledging.AcknowledgementBatch]:
+    """What is said of one partition's records, as both requests take it."""
+    return [
+        acknowledging.AcknowledgementBatch(
+            first_offset=span.first,
+            last_offset=span.last,
+            acknowledge_types=span.types,
+            delay_ms=span.delay_ms,
+            result=span.result,
+            nack=span.is_nack,
+        )
+        for span in ranges_of(acks.get(TopicPartition(topic, index), ()))
+    ]

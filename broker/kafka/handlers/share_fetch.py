@@ -19,8 +19,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from qbus.errors import ApiError, ErrorCode
+from qbus.wire.messages.share_acknowledge import AcknowledgementBatch
 from qbus.wire.messages.share_fetch import (
-    AcknowledgementBatch,
     AcquiredRecords,
     LeaderIdAndEpoch,
     NodeEndpoint,

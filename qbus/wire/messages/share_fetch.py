@@ -6,7 +6,6 @@ records (KIP-1206) and renewed locks (KIP-1222).
 
 from qbus.wire.declare import (
     Bool,
-    Bytes,
     Int8,
     Int16,
     Int32,
@@ -18,19 +17,7 @@ from qbus.wire.declare import (
     field,
 )
 
-
-class AcknowledgementBatch(Struct):
-    first_offset: Int64 = field()
-    last_offset: Int64 = field()
-    # One for all, or one for each offset: 0 gap, 1 accept, 2 release, 3 reject, 4 renew.
-    acknowledge_types: list[Int8] = field()
-    # Qbus's own: what is released is not given out again before so many milliseconds; -1: as the
-    # group's back-off says.
-    delay_ms: Int64 = field(default=-1, tag=10001)
-    # Qbus's own: the result of the one job that this batch accepts.
-    result: Bytes | None = field(default=None, tag=10002)
-    # Qbus's own: what is released is so because the work failed, which is counted.
-    nack: Bool = field(default=False, tag=10003)
+from .share_acknowledge import AcknowledgementBatch
 
 
 class FetchPartition(Struct):

@@ -8,8 +8,8 @@ import pytest
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire import ApiKey
+from qbus.wire.messages.share_acknowledge import AcknowledgementBatch
 from qbus.wire.messages.share_fetch import (
-    AcknowledgementBatch,
     FetchPartition,
     FetchTopic,
     ForgottenTopic,
