@@ -15,6 +15,7 @@ from qbus.wire.messages.produce import (
 )
 
 from .metadata.cache import MetadataCache
+from .partition.acknowledgement import Acknowledgement
 from .partition.partition import ACKS_ALL
 from .partition.replica_manager import ReplicaManager
 
@@ -24,27 +25,6 @@ if TYPE_CHECKING:
 _TIMEOUT_S: Final = 30.0
 _REQUEST_BYTES: Final = 1024  # what a request takes besides its batch, at most
 _VERSION: Final = 9  # of Produce: the last one that is needed, and names topics
-
-
-class _Acknowledgement:
-    """Waits until an append is on all in-sync replicas."""
-
-    def __init__(self) -> None:
-        self._code = asyncio.get_running_loop().create_future()
-
-    def done(self) -> bool:
-        """Whether nobody waits any longer."""
-        return self._code.done()
-
-    def acknowledged(self, token: object, code: ErrorCode) -> None:  # noqa: ARG002
-        """It is acknowledged (NONE), or never will be."""
-        if not self._code.done():
-            self._code.set_result(code)
-
-    async def wait(self) -> ErrorCode:
-        """What it was acknowledged with."""
-        code: ErrorCode = await self._code
-        return code
 
 
 class DeadLetters:
@@ -103,7 +83,7 @@ class DeadLetters:
         end = partition.append(memoryview(batch), ACKS_ALL).last_offset + 1
         if partition.high_watermark >= end:
             return
-        acknowledgement = _Acknowledgement()
+        acknowledgement = Acknowledgement()
         partition.when_acknowledged(end, acknowledgement, None)
         code = await acknowledgement.wait()
         if code:

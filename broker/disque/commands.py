@@ -12,6 +12,7 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.records import build_batch
 
 from ..metadata.image import Topic
+from ..partition.acknowledgement import Acknowledgement
 from ..partition.partition import ACKS_ALL, Partition
 from ..queues import AckRange, AckType, RecordStatus
 from . import errors, resp
@@ -342,10 +343,12 @@ class JobCommands:
         if intake.needs_thread:
             await asyncio.to_thread(intake.read)
         info, orders = intake.append()
-        waiter = _Acknowledgement(self._loop)
         if partition.high_watermark <= info.last_offset:
+            waiter = Acknowledgement()
             partition.when_acknowledged(info.last_offset + 1, waiter, None)
-            await waiter.future
+            code = await waiter.wait()
+            if code:
+                raise ApiError(code)
         return orders is not None and orders.done > 0
 
     def _count(
@@ -710,23 +713,3 @@ async def _within(waiting: Awaitable[bytes], timeout_ms: int) -> bytes:
 def _value(reply: Any) -> resp.Value:
     value: resp.Value = reply
     return value
-
-
-class _Acknowledgement:
-    """Waits until an append is acknowledged."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.future: asyncio.Future[None] = loop.create_future()
-
-    def done(self) -> bool:
-        """Whether nobody waits any longer."""
-        return self.future.done()
-
-    def acknowledged(self, token: object, code: ErrorCode) -> None:  # noqa: ARG002 - there is one
-        """It is acknowledged (NONE), or it never will be."""
-        if self.future.done():
-            return
-        if code:
-            self.future.set_exception(ApiError(code))
-        else:
-            self.future.set_result(None)

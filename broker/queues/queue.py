@@ -12,6 +12,7 @@ from qbus.records import ConsumerRecord
 from qbus.records.control import ChangeKind, ControlType, SharedResult, decode_result, iter_control
 
 from ..delay.log_throttle import LogThrottle
+from ..partition.acknowledgement import Acknowledgement
 from ..partition.partition import Partition
 from .batches import LogBatches, StoredBatch
 from .dead_lettering import DeadLettering, DeadLetterTopics
@@ -245,9 +246,9 @@ class ShareQueue:
                 self.begin()
         progress = self._progress
         if progress is not None and progress.begun_at >= self.partition.high_watermark:
-            waiter = _Acknowledgement(self._loop)
+            waiter = Acknowledgement()
             self.partition.when_acknowledged(progress.begun_at + 1, waiter, None)
-            if await waiter.future:
+            if await waiter.wait():
                 self._check_open()
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -772,21 +773,3 @@ class ShareQueue:
     def is_closed(self) -> bool:
         """Whether it gives out nothing any more."""
         return self._closed is not None
-
-
-class _Acknowledgement:
-    """Waits for the high watermark."""
-
-    __slots__ = ("future",)
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.future: asyncio.Future[ErrorCode] = loop.create_future()
-
-    def done(self) -> bool:
-        """Whether nobody waits any longer."""
-        return self.future.done()
-
-    def acknowledged(self, token: object, code: ErrorCode) -> None:  # noqa: ARG002
-        """It is acknowledged (NONE), or never will be."""
-        if not self.future.done():
-            self.future.set_result(code)
