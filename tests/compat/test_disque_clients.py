@@ -3,15 +3,12 @@
 Each does what a worker does, and says what it saw.
 """
 
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ import pytest
 
 from perf.peers.maven import Artifact, Unavailable, fetched
 from tests.support.broker_process import BrokerProcess
+from tests.support.npm import packages as installed
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.compat
@@ -107,7 +105,7 @@ def test_disqueue_node(port: int) -> None:
     for program in ("node", "npm"):
         if not shutil.which(program):
             pytest.skip(f"{program} is not installed")
-    packages = _node_packages()
+    packages = installed(_DRIVERS)
     if packages is None:
         pytest.skip("npm cannot fetch disqueue-node")
     driver = str(_DRIVERS / "with_disqueue.js")
@@ -147,24 +145,3 @@ def test_spinach(port: int) -> None:
         "nodes": 3,
         "ping": "PONG",
     }
-
-
-@cache
-def _node_packages() -> Path | None:
-    """The directory of the installed packages; they stay in the user's cache directory."""
-    wanted = (_DRIVERS / "package.json").read_bytes()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    target = Path(base) / "qbus" / f"disqueue-{hashlib.sha256(wanted).hexdigest()[:16]}"
-    if not target.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent) as work:
-            Path(work, "package.json").write_bytes(wanted)
-            npm = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock"]
-            try:
-                subprocess.run(npm, cwd=work, capture_output=True, check=True, timeout=150)
-            except subprocess.SubprocessError:
-                return None
-            # Whole or not at all; of two processes that install at once the first one's stays.
-            if not target.is_dir():
-                Path(work, "node_modules").rename(target)
-    return target

@@ -1,17 +1,14 @@
 """kafkajs: the protocol in JavaScript, driven by the scripts in ``tests/compat/kafkajs``."""
 
-import hashlib
 import os
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 
 from tests.compat.members import Member
 from tests.compat.members.script import HEARTBEAT_MS, SESSION_TIMEOUT_MS
 from tests.compat.records import BINARY, NOTHING, NULL_HEADER
+from tests.support.npm import packages
 
 from .base import GroupDescription
 from .names import upper_snake
@@ -34,7 +31,7 @@ class Kafkajs(Scripted):
 
     @classmethod
     def environment(cls) -> dict[str, str]:
-        return {**os.environ, "NODE_PATH": str(_packages()), "NODE_NO_WARNINGS": "1"}
+        return {**os.environ, "NODE_PATH": str(packages(_SCRIPTS)), "NODE_NO_WARNINGS": "1"}
 
     @staticmethod
     def missing() -> str | None:
@@ -42,7 +39,7 @@ class Kafkajs(Scripted):
         for program in ("node", "npm"):
             if not shutil.which(program):
                 return f"{program} is not installed"
-        return None if _packages() else "npm cannot fetch kafkajs"
+        return None if packages(_SCRIPTS) else "npm cannot fetch kafkajs"
 
     def member(self, topic: str, group: str) -> Member:
         session = [str(SESSION_TIMEOUT_MS), str(HEARTBEAT_MS)]
@@ -91,24 +88,3 @@ class Kafkajs(Scripted):
 
     def brokers(self) -> list[str]:
         return list(self._ask("brokers"))
-
-
-@cache
-def _packages() -> Path | None:
-    """Return the directory of the installed packages; they stay in the user's cache directory."""
-    wanted = (_SCRIPTS / "package.json").read_bytes()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    target = Path(base) / "qbus" / f"kafkajs-{hashlib.sha256(wanted).hexdigest()[:16]}"
-    if not target.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent) as work:
-            Path(work, "package.json").write_bytes(wanted)
-            npm = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock"]
-            try:
-                subprocess.run(npm, cwd=work, capture_output=True, check=True, timeout=150)
-            except subprocess.SubprocessError:
-                return None
-            # Whole or not at all; of two processes that install at once the first one's stays.
-            if not target.is_dir():
-                Path(work, "node_modules").rename(target)
-    return target
