@@ -1,6 +1,14 @@
 """The controller: decisions about topics, leaders, reassignments and configuration."""
 
-from .configs import MIRROR_KEYS, Edit, EditKind, edit, replace, with_mirror_source
+from .configs import (
+    MIRROR_KEYS,
+    Edit,
+    EditKind,
+    edit,
+    replace,
+    with_compacted,
+    with_mirror_source,
+)
 from .controller import ConfigChange, Controller, Growth, Reassignment
 from .elections import ElectionType, leaderless_partitions
 from .failure_detector import FailureDetector
@@ -40,5 +48,6 @@ __all__ = [
     "replace",
     "resign",
     "unregister_broker",
+    "with_compacted",
     "with_mirror_source",
 ]

@@ -3,7 +3,7 @@
 The mirror keys have rules of their own. A topic becomes a mirror only when it is created: where
 offsets decide, a log with records of its own would pass for one that is ahead of its source. It may
 cease to be a mirror at any time and for good; producers then continue where the mirror ended. That
-it was a mirror stays known, because its offsets may have gaps.
+it was a mirror stays known, because its offsets may have gaps. So does that it was compacted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,6 +15,8 @@ from qbus.errors import ApiError, ConfigError, ErrorCode
 
 MIRROR_SOURCE = "qbus.mirror.source"
 FORMER_MIRROR_SOURCE = "qbus.mirror.former.source"
+CLEANUP_POLICY = "cleanup.policy"
+COMPACTED = "qbus.compacted"
 MIRROR_KEYS = frozenset(
     {MIRROR_SOURCE, FORMER_MIRROR_SOURCE, "qbus.mirror.topic.id", "qbus.mirror.path"}
 )
@@ -119,3 +121,22 @@ def with_mirror_source(current: Mapping[str, str], edited: Mapping[str, str]) ->
         if before:
             config[FORMER_MIRROR_SOURCE] = before
     return config
+
+
+def with_compacted(current: Mapping[str, str], edited: Mapping[str, str]) -> dict[str, str]:
+    """Keep in an edited configuration of a topic that the topic was compacted.
+
+    Raises:
+        ConfigError: the edit says what only the broker does.
+    """
+    config = dict(edited)
+    if config.pop(COMPACTED, None) not in {None, current.get(COMPACTED)}:
+        raise ConfigError(f"{COMPACTED} cannot be changed; only the broker sets it")
+    ends = _compacts(current) and not _compacts(edited)
+    if ends or current.get(COMPACTED) is not None:
+        config[COMPACTED] = "true"
+    return config
+
+
+def _compacts(config: Mapping[str, str]) -> bool:
+    return "compact" in ConfigType.LIST.parse(config.get(CLEANUP_POLICY, ""))

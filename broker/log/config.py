@@ -13,9 +13,10 @@ class LogConfig:
     """Settings of a log; sizes in bytes, times in milliseconds, -1 in retention: no limit.
 
     Each field is the topic configuration of the same name with dots for underscores
-    (``segment.bytes``), with Kafka's default. Two are Kafka's broker settings:
-    ``producer.id.expiration.ms``, and ``max_producers``, ours: how many producers' sequences a
-    partition remembers at most, the least recently heard of forgotten first.
+    (``segment.bytes``), with Kafka's default. Two are the broker's: ``producer.id.expiration.ms``,
+    and ``max_producers``, ours: how many producers' sequences a partition remembers at most, the
+    least recently heard of forgotten first. ``compacts`` says that ``cleanup.policy`` has
+    ``compact``.
     """
 
     segment_bytes: int = 1024 * 1024 * 1024
@@ -46,15 +47,32 @@ class LogConfig:
     qbus_mirror_source: str = ""
     qbus_mirror_topic_id: str = ""
     qbus_mirror_former_source: str = ""
+    qbus_compacted: bool = False
+    compacts: bool = False
+    delete_retention_ms: int = 24 * 60 * 60 * 1000
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = _NEVER
+    min_cleanable_dirty_ratio: float = 0.5
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
         """The configuration that ``settings`` gives by Kafka's names, with typed values.
 
-        Names that do not concern the log are ignored.
+        Names that do not concern the log are ignored. Where ``cleanup.policy`` lacks ``delete``,
+        retention has no limits; where it has ``compact``, a segment is rolled before
+        ``max.compaction.lag.ms``.
         """
         known = {field.name.replace("_", "."): field.name for field in fields(cls)}
-        return cls(**{known[name]: value for name, value in settings.items() if name in known})
+        values = {known[name]: value for name, value in settings.items() if name in known}
+        policy = settings.get("cleanup.policy", ("delete",))
+        if "compact" in policy:
+            values["compacts"] = True
+            longest = values.get("max_compaction_lag_ms", _NEVER)
+            values["segment_ms"] = min(values.get("segment_ms", _WEEK_MS), longest)
+            if "delete" not in policy:
+                values["retention_ms"] = values["retention_bytes"] = -1
+                values["qbus_queue_retention"] = "time"
+        return cls(**values)
 
     @property
     def uses_log_append_time(self) -> bool:
@@ -68,8 +86,12 @@ class LogConfig:
 
     @property
     def may_have_gaps(self) -> bool:
-        """Whether offsets may be left out: the log is, or once was, a mirror of another one.
+        """Whether offsets may be left out: the log is, or once was, a mirror, or compacted.
 
-        So a topic is created, and stays.
+        So it stays: the topic's configuration remembers both.
         """
-        return bool(self.qbus_mirror_source or self.qbus_mirror_former_source)
+        return (
+            self.compacts
+            or self.qbus_compacted
+            or bool(self.qbus_mirror_source or self.qbus_mirror_former_source)
+        )

@@ -1,13 +1,15 @@
 """Broker configuration: the defaults of topics, and the care of log files."""
 
+from sys import float_info
 from typing import Any, TypeVar
 
 from qbus.config.key import ConfigKey
-from qbus.config.settings import Field, Settings, boolean, integer, long, strings, unset
+from qbus.config.settings import Field, Settings, boolean, double, integer, long, strings, unset
 from qbus.config.topic import TopicKeys
 from qbus.config.types import ConfigType
 
 _MINUTE_MS = 60_000
+_MIB = 1024 * 1024
 
 T = TypeVar("T")
 
@@ -117,6 +119,10 @@ class LogKeys(Settings):
     log_segment_delete_delay_ms = _default_of(TopicKeys.file_delete_delay_ms)
     log_preallocate = _default_of(TopicKeys.preallocate)
     log_cleanup_policy = _default_of(TopicKeys.cleanup_policy)
+    log_cleaner_delete_retention_ms = _default_of(TopicKeys.delete_retention_ms)
+    log_cleaner_min_compaction_lag_ms = _default_of(TopicKeys.min_compaction_lag_ms)
+    log_cleaner_max_compaction_lag_ms = _default_of(TopicKeys.max_compaction_lag_ms)
+    log_cleaner_min_cleanable_ratio = _default_of(TopicKeys.min_cleanable_dirty_ratio)
     compression_type = _default_of(TopicKeys.compression_type)
     unclean_leader_election_enable = _default_of(TopicKeys.unclean_leader_election_enable)
 
@@ -140,6 +146,42 @@ class LogKeys(Settings):
         unit="ms",
         at_least=1,
         static=True,
+    )
+    log_cleaner_enable = boolean(
+        True, "Whether logs with cleanup.policy=compact are compacted.", static=True
+    )
+    log_cleaner_threads = integer(
+        1, "Threads that compact logs, each one log at a time.", at_least=1, at_most=64
+    )
+    log_cleaner_io_max_bytes_per_second = double(
+        float_info.max,
+        "Maximum rate at which compaction reads and writes, all threads together, in bytes per "
+        "second.",
+        at_least=1,
+    )
+    log_cleaner_dedupe_buffer_size = long(
+        128 * _MIB,
+        "Memory for the newest offset of each key, all threads together, in bytes; 24 for a key. "
+        "A log with more new keys is compacted in several passes.",
+        at_least=_MIB,
+    )
+    log_cleaner_io_buffer_size = integer(
+        512 * 1024,
+        "Memory for reading and writing, all threads together, in bytes.",
+        at_least=1024,
+    )
+    log_cleaner_io_buffer_load_factor = double(
+        0.9,
+        "Maximum share of log.cleaner.dedupe.buffer.size that is used. Look-ups take longer in a "
+        "fuller buffer.",
+        at_least=0.1,
+        at_most=0.99,
+    )
+    log_cleaner_backoff_ms = long(
+        15_000,
+        "How long a thread that found no log to compact waits before it looks again.",
+        unit="ms",
+        at_least=0,
     )
     num_recovery_threads_per_data_dir = integer(
         2,

@@ -42,6 +42,10 @@ SYNONYMS: dict[str, tuple[Synonym, ...]] = {
     "file.delete.delay.ms": (Synonym("log.segment.delete.delay.ms"),),
     "preallocate": (Synonym("log.preallocate"),),
     "cleanup.policy": (Synonym("log.cleanup.policy"),),
+    "delete.retention.ms": (Synonym("log.cleaner.delete.retention.ms"),),
+    "min.compaction.lag.ms": (Synonym("log.cleaner.min.compaction.lag.ms"),),
+    "max.compaction.lag.ms": (Synonym("log.cleaner.max.compaction.lag.ms"),),
+    "min.cleanable.dirty.ratio": (Synonym("log.cleaner.min.cleanable.ratio"),),
     "compression.type": (Synonym("compression.type"),),
     "unclean.leader.election.enable": (Synonym("unclean.leader.election.enable"),),
 }

@@ -1,6 +1,6 @@
 """The configuration of a topic: Kafka's keys and defaults, as of 4.x.
 
-Keys of features that Qbus does not have (compaction) are accepted, since tools set
+Keys of features that Qbus does not have (preallocation) are accepted, since tools set
 them and Kafka, too, ignores them while the feature is off. Turning the feature on is refused.
 """
 
@@ -13,7 +13,6 @@ _DAY_MS = 24 * _HOUR_MS
 _WEEK_MS = 7 * _DAY_MS
 _MIB = 1024 * 1024
 
-_NO_COMPACTION = {"compact": "compaction is not supported; only delete is"}
 _NO_PREALLOCATION = {"true": "segments are not preallocated; only false is supported"}
 
 DURABILITIES = ("fsync", "memory")
@@ -21,7 +20,7 @@ DURABILITIES = ("fsync", "memory")
 
 def _not_empty(policies: tuple[str, ...]) -> None:
     if not policies:
-        raise ValueError("delete")
+        raise ValueError("compact, delete, or both")
 
 
 def _gzip_level(level: int) -> None:
@@ -179,29 +178,31 @@ class TopicKeys(Settings):
     )
     cleanup_policy = strings(
         ("delete",),
-        "What happens to old records: retention.ms and retention.bytes delete them.",
-        choices=("delete",),
-        refused=_NO_COMPACTION,
+        "What happens to old records. delete: retention.ms and retention.bytes delete them; "
+        "compact: of the records of a key only the newest stays; both: both.",
+        choices=("compact", "delete"),
         check=_not_empty,
     )
     delete_retention_ms = long(
         _DAY_MS,
-        "How long compaction would keep deletion markers.",
+        "How long compaction keeps records without a value, which delete their keys, and the ends "
+        "of transactions, after their first compaction.",
         unit="ms",
         at_least=0,
     )
     min_compaction_lag_ms = long(
-        0, "Minimum time for which compaction would not touch a record.", unit="ms", at_least=0
+        0, "Minimum time for which compaction does not touch a record.", unit="ms", at_least=0
     )
     max_compaction_lag_ms = long(
         FOREVER,
-        "Maximum time after which compaction would have to process a record.",
+        "Maximum time after which a record becomes subject to compaction. The segment that is "
+        "appended to is rolled in time.",
         unit="ms",
         at_least=1,
     )
     min_cleanable_dirty_ratio = double(
         0.5,
-        "Minimum uncompacted share of a log for compaction to start.",
+        "Minimum share of a log that is not compacted yet, for compaction to start.",
         at_least=0,
         at_most=1,
     )
@@ -278,6 +279,11 @@ class TopicKeys(Settings):
         "The datacenter (IDC) that this topic mirrored before qbus.mirror.source was removed. The "
         "broker sets it for good. The offsets of such a topic may have gaps.",
         check=_idc_or_none,
+    )
+    qbus_compacted = boolean(
+        False,
+        "Whether the topic was compacted before compact was removed from cleanup.policy. The "
+        "broker sets it for good. The offsets of such a topic may have gaps.",
     )
 
 

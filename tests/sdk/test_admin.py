@@ -225,12 +225,7 @@ async def test_more_partitions_where_they_are_wanted(admin: Any, topic: str) -> 
     await eventually(lambda: has_partitions(admin, topic, 4))
 
 
-async def test_lists_in_a_configuration(admin: Any, topic: str, is_kafka: bool) -> None:
-    if not is_kafka:  # the only list there is, and it takes nothing more
-        with pytest.raises(ApiError, match=r"cleanup\.policy=delete,compact"):
-            await admin.alter_config(ConfigKind.TOPIC, topic, append={"cleanup.policy": "compact"})
-        return
-
+async def test_lists_in_a_configuration(admin: Any, topic: str) -> None:
     async def policy() -> set[str]:
         entries = (await admin.describe_configs([(ConfigKind.TOPIC, topic)]))[
             ConfigKind.TOPIC, topic

@@ -66,7 +66,7 @@ def test_existing_and_unknown_topics(qbus: Qbus, topic: str) -> None:
 def test_a_dry_run_creates_nothing(qbus: Qbus) -> None:
     assert b"could be created" in qbus("topic", "create", "dry", "--dry-run")
     assert "INVALID_CONFIG" in qbus.failure(
-        "topic", "create", "dry", "--dry-run", "--config", "cleanup.policy=compact"
+        "topic", "create", "dry", "--dry-run", "--config", "cleanup.policy=shred"
     )
     assert "UNKNOWN_TOPIC" in qbus.failure("topic", "describe", "dry")
 

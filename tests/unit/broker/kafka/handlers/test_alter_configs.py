@@ -90,7 +90,7 @@ async def test_replaces_a_brokers_configuration(plane: MetadataPlane, name: str)
         (resource(TOPIC, "nothing", flush_ms="1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (resource(TOPIC, "t", flush_ms="x"), ErrorCode.INVALID_CONFIG),
         (resource(TOPIC, "t", no_such_key="1"), ErrorCode.INVALID_CONFIG),
-        (resource(TOPIC, "t", cleanup_policy="compact"), ErrorCode.INVALID_CONFIG),
+        (resource(TOPIC, "t", cleanup_policy="shred"), ErrorCode.INVALID_CONFIG),
         (resource(TOPIC, "t", qbus_mirror_source="a"), ErrorCode.INVALID_CONFIG),
         (resource(TOPIC, "t", flush_ms=None), ErrorCode.INVALID_REQUEST),
         (resource(BROKER, "1", node_id="2"), ErrorCode.INVALID_REQUEST),

@@ -118,7 +118,7 @@ async def test_refuses_each_for_itself_as_kafka_does(plane: MetadataPlane, versi
         (topic("r3", 1, 3), ErrorCode.INVALID_REPLICATION_FACTOR),
         (topic("c1", no_such_key="1"), ErrorCode.INVALID_CONFIG),
         (topic("c2", retention_ms="soon"), ErrorCode.INVALID_CONFIG),
-        (topic("c3", cleanup_policy="compact"), ErrorCode.INVALID_CONFIG),
+        (topic("c3", cleanup_policy="shred"), ErrorCode.INVALID_CONFIG),
         (topic("c4", retention_ms=None), ErrorCode.INVALID_CONFIG),
         (assigned("a1", (0, [9])), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (assigned("a2", (1, [1])), ErrorCode.INVALID_REPLICA_ASSIGNMENT),

@@ -73,13 +73,28 @@ async def test_sets_and_sets_back_and_leaves_the_rest(plane: MetadataPlane, vers
 
 
 async def test_lists_are_extended_within_what_is_allowed(plane: MetadataPlane) -> None:
-    (answer,) = await alter(plane, topic(("cleanup.policy", APPEND, "delete")))
-    assert answer.error_code == ErrorCode.NONE
-    (answer,) = await alter(plane, topic(("cleanup.policy", APPEND, "compact")))
+    for kind, value, policy in (
+        (APPEND, "delete", "delete"),
+        (APPEND, "compact", "delete,compact"),
+        (SUBTRACT, "delete", "compact"),
+    ):
+        (answer,) = await alter(plane, topic(("cleanup.policy", kind, value)))
+        assert answer.error_code == ErrorCode.NONE
+        assert plane.metadata.topics["t"].config["cleanup.policy"] == policy
+    for kind, value in ((APPEND, "shred"), (SUBTRACT, "compact")):
+        (answer,) = await alter(plane, topic(("cleanup.policy", kind, value)))
+        assert answer.error_code == ErrorCode.INVALID_CONFIG
+
+
+async def test_a_topic_remembers_that_it_was_compacted(plane: MetadataPlane) -> None:
+    await alter(plane, topic(("cleanup.policy", SET, "compact")))
+    assert "qbus.compacted" not in plane.metadata.topics["t"].config
+    await alter(plane, topic(("cleanup.policy", DELETE, None)))
+    assert plane.metadata.topics["t"].config["qbus.compacted"] == "true"
+    (answer,) = await alter(plane, topic(("qbus.compacted", SET, "false")))
     assert answer.error_code == ErrorCode.INVALID_CONFIG
-    assert "compaction is not supported" in (answer.error_message or "")
-    (answer,) = await alter(plane, topic(("cleanup.policy", SUBTRACT, "delete")))
-    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    await alter(plane, topic(("qbus.compacted", DELETE, None)))
+    assert plane.metadata.topics["t"].config["qbus.compacted"] == "true"
 
 
 async def test_a_broker_goes_by_its_own_settings_before_those_for_all(
