@@ -35,6 +35,11 @@ class ApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
@@ -48,6 +53,8 @@ class ApiKey(IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     DESCRIBE_TOPIC_PARTITIONS = 75
     SHARE_GROUP_HEARTBEAT = 76
     SHARE_GROUP_DESCRIBE = 77
@@ -58,6 +65,7 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
     DESCRIBE_DELAYED = 10100  # Qbus's own
     QUEUE_OFFSETS = 10101  # Qbus's own
+    END_GROUP_TRANSACTION = 10102  # Qbus's own
 
 
 class Api:
@@ -117,6 +125,11 @@ _APIS: Final = (
     Api(ApiKey.DELETE_RECORDS, 0, 2),
     Api(ApiKey.INIT_PRODUCER_ID, 0, 5),
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4),
+    Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5),
+    Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4),
+    Api(ApiKey.END_TXN, 0, 5),
+    Api(ApiKey.WRITE_TXN_MARKERS, 1, 2),
+    Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5),
     Api(ApiKey.DESCRIBE_CONFIGS, 1, 4),
     Api(ApiKey.ALTER_CONFIGS, 0, 2),
     Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2),
@@ -130,6 +143,8 @@ _APIS: Final = (
     Api(ApiKey.OFFSET_DELETE, 0, 0),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2),
     Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0),
+    Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0),
+    Api(ApiKey.LIST_TRANSACTIONS, 0, 2),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
     Api(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1),
     Api(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1),
@@ -140,6 +155,7 @@ _APIS: Final = (
     Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0),
     Api(ApiKey.DESCRIBE_DELAYED, 0, 0),
     Api(ApiKey.QUEUE_OFFSETS, 0, 0),
+    Api(ApiKey.END_GROUP_TRANSACTION, 0, 0),
 )
 
 API: Final[Mapping[ApiKey, Api]] = {api.key: api for api in _APIS}
