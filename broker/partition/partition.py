@@ -106,8 +106,21 @@ class PartitionListener:
     def high_watermark_moved(self, partition: "Partition", offset: int) -> None:
         """Everything below ``offset`` is acknowledged and visible."""
 
+    def transaction_ended(
+        self, partition: "Partition", producer_id: int, epoch: int, committed: bool
+    ) -> None:
+        """The leader appended the marker that ends a producer's transaction."""
 
-EVENTS: Final = ("appended", "closed", "high_watermark_moved", "leading", "opened", "stepping_down")
+
+EVENTS: Final = (
+    "appended",
+    "closed",
+    "high_watermark_moved",
+    "leading",
+    "opened",
+    "stepping_down",
+    "transaction_ended",
+)
 
 
 class PartitionEvents:
@@ -120,6 +133,7 @@ class PartitionEvents:
         self.closed: list[Callable[[Partition], None]] = []
         self.appended: list[Callable[[Partition, int, int], None]] = []
         self.high_watermark_moved: list[Callable[[Partition, int], None]] = []
+        self.transaction_ended: list[Callable[[Partition, int, int, bool], None]] = []
 
     def subscribe(self, listener: PartitionListener) -> None:
         """Have ``listener`` hear of every partition from now on."""
@@ -457,6 +471,12 @@ class Partition:
             end = self.log.log_end_offset
             if end > before:
                 self._appended(end, len(batches), records)
+
+    def check_takes_own(self) -> None:
+        """Raise what :meth:`append_own` would raise before it appends anything."""
+        if self.error or self._is_held:
+            raise ApiError(self.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._check_in_sync()
 
     def append_mirrored(self, batches: memoryview, provenance: Provenance) -> AppendInfo:
         """Append what another cluster's log has; leader epochs are changed in place.

@@ -11,11 +11,20 @@ from qbus.config.replication import ReplicationKeys
 from qbus.config.settings import ConfigEntry, ConfigSource, Stated
 from qbus.config.synonyms import RELATIVES, SYNONYMS
 from qbus.config.topic import TOPIC_CONFIG
+from qbus.config.transactions import TransactionKeys
 from qbus.config.zookeeper import ZooKeeperKeys
 from qbus.errors import ConfigError
 
 
-class BrokerConfig(NetworkKeys, LogKeys, GroupKeys, ShareKeys, ReplicationKeys, ZooKeeperKeys):
+class BrokerConfig(
+    NetworkKeys,
+    LogKeys,
+    GroupKeys,
+    ShareKeys,
+    TransactionKeys,
+    ReplicationKeys,
+    ZooKeeperKeys,
+):
     """Every broker key, typed: ``config.num_partitions`` is ``num.partitions`` in force.
 
     Only :meth:`set_dynamic` changes it: read values when they are needed, and do not keep them.

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from qbus.errors import ErrorCode
 from qbus.metadata.znodes import NO_LEADER
+from qbus.names import INTERNAL_TOPICS
 
 from ...metadata.cache import MetadataCache
 from ...metadata.image import Topic
@@ -28,4 +29,4 @@ def view(metadata: MetadataCache, topic: Topic, index: int) -> PartitionView:
 
 def is_internal(topic: str) -> bool:
     """Whether it is a topic of the system's own, as Kafka names them."""
-    return topic in {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+    return topic in INTERNAL_TOPICS

@@ -1,0 +1,392 @@
+"""One partition of an internal log that is led here: loaded by replay, then asked and written.
+
+Operations of one turn of the event loop run one after another at its end, and all that they store
+is one write. Every answer, also a refusal or what only reads, is given once everything is
+acknowledged that was in the log before it: nobody is told what a new leader would not know.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from qbus.clock import Clock
+from qbus.errors import ApiError, ErrorCode
+
+from ..partition.acknowledgement import Acknowledgement
+from ..partition.partition import Partition
+from .batches import Chunk, Marker, encode_batch, read_chunk
+from .machine import LogRecord, M, Operation, Outcome, Producer
+
+_log = logging.getLogger(__name__)
+
+A = TypeVar("A")
+
+Check = Callable[[Partition], object]
+"""Raises ApiError where an operation must not be carried out."""
+
+_MOST_BYTES: Final = 512 * 1024  # of records in a batch, unless a single one is larger
+_AT_ONCE: Final = 2_000  # records replayed before others have a turn
+_RETRY_S: Final = 0.5
+_GONE: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+class _Request(NamedTuple):
+    """An operation that somebody waits for."""
+
+    operation: Operation[Any, Any]
+    check: Check | None
+    answer: "asyncio.Future[Any]"
+
+
+class _Answer(NamedTuple):
+    """What an operation came to, which waits for its acknowledgement."""
+
+    future: "asyncio.Future[Any]"
+    value: Any
+    error: ApiError | None
+    acknowledged: Callable[[], object] | None
+
+
+class LogCounts:
+    """What the shards of an internal log did since the start: for metrics."""
+
+    __slots__ = ("load_failures", "load_s", "loads", "replayed", "writes", "written")
+
+    def __init__(self) -> None:
+        self.loads = 0
+        self.load_failures = 0  # attempts
+        self.load_s = 0.0  # how long loading took, all shards together
+        self.replayed = 0  # records
+        self.written = 0  # records
+        self.writes = 0
+
+
+class Shard(Generic[M]):
+    """One led partition of an internal log.
+
+    ``epoch`` is the leader epoch. ``machine`` is the state; it is complete once ``is_ready``, and
+    ``loaded`` is set then. ``has_failed`` is called when the log would not take what the state had
+    taken in already: the shard is of no use any more.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        epoch: int,
+        make_machine: Callable[[int], M],
+        clock: Clock,
+        counts: LogCounts,
+        has_failed: Callable[["Shard[M]"], object],
+    ) -> None:
+        self.partition = partition
+        self.epoch = epoch
+        self.machine = make_machine(partition.index)
+        self.is_ready = False
+        self.loaded = asyncio.Event()
+        self.replayed = 0  # records taken in while it was loaded
+        self._counts = counts
+        self._make_machine = make_machine
+        self._clock = clock
+        self._has_failed = has_failed
+        self._loop = asyncio.get_running_loop()
+        self._requests: list[_Request] = []
+        self._waiting: dict[_Release, None] = {}
+        self._is_replayed = False
+        self._closed: ErrorCode | None = None
+
+    def __str__(self) -> str:
+        return str(self.partition)
+
+    # Loading
+
+    async def load(self) -> bool:
+        """Replay the log, and wait until all of it is acknowledged; false: it was closed.
+
+        What fails is logged and tried again.
+        """
+        while self._closed is None:
+            try:
+                if not self._is_replayed:
+                    await self._replay_log()
+                if self._closed is None and await self._all_acknowledged():
+                    self.is_ready = True
+                    self.loaded.set()
+                    return True
+            except Exception as error:  # noqa: BLE001 - another attempt, or another leader
+                self._counts.load_failures += 1
+                known = None if isinstance(error, ApiError | OSError) else error
+                _log.error("%s cannot be loaded for now: %s", self, error, exc_info=known)
+            await asyncio.sleep(_RETRY_S)
+        return False
+
+    async def _replay_log(self) -> None:
+        log = self.partition.log
+        machine = self._make_machine(self.partition.index)
+        count, position = 0, log.log_start_offset
+        while position < log.log_end_offset and self._closed is None:
+            chunk = await asyncio.to_thread(read_chunk, log, position, log.log_end_offset)
+            count += len(chunk.entries)
+            await self._take_in(machine, chunk)
+            position = chunk.next_offset
+        self.replayed = count
+        # No marker came between: the loop's condition and this are one step.
+        self.machine = machine
+        self._is_replayed = True
+
+    @staticmethod
+    async def _take_in(machine: M, chunk: Chunk) -> None:
+        for number, entry in enumerate(chunk.entries, 1):
+            if isinstance(entry, Marker):
+                machine.marker(entry.producer_id, entry.epoch, committed=entry.committed)
+            else:
+                machine.replay(
+                    entry.key, entry.value, entry.offset, entry.timestamp, entry.producer
+                )
+            if not number % _AT_ONCE:
+                await asyncio.sleep(0)
+
+    async def _all_acknowledged(self) -> bool:
+        end = self.partition.log.log_end_offset
+        if self.partition.high_watermark >= end and not self.partition.error:
+            return True
+        acknowledgement = Acknowledgement()
+        self.partition.when_acknowledged(end, acknowledgement, None)
+        return await acknowledgement.wait() is ErrorCode.NONE
+
+    def marked(self, producer_id: int, epoch: int, *, committed: bool) -> None:
+        """A marker was appended to the log by somebody else."""
+        if self._is_replayed and self._closed is None:
+            self.machine.marker(producer_id, epoch, committed=committed)
+
+    # Asking
+
+    def submit(self, operation: Operation[M, A], check: Check | None = None) -> "asyncio.Future[A]":
+        """Carry out an operation at the end of this turn of the event loop; its answer.
+
+        ``check`` is called just before it, in the same step as the append.
+        """
+        answer: asyncio.Future[A] = self._loop.create_future()
+        if not self._requests:
+            self._loop.call_soon(self._carry_out)
+        self._requests.append(_Request(operation, check, answer))
+        return answer
+
+    def _carry_out(self) -> None:
+        requests, self._requests = self._requests, []
+        refusal = self._refusal()
+        if refusal is not None:
+            for request in requests:
+                _refuse(request.answer, refusal)
+            return
+        now_ms = self._clock.time_ms()
+        run = _Run(self.partition.log.log_end_offset, now_ms)
+        answers: list[_Answer] = []
+        try:
+            for request in requests:
+                answers.append(self._run(request, run, now_ms))
+            if run.batches:
+                self._append(run)
+        except Exception as error:  # noqa: BLE001 - what is in memory is not what is stored
+            known = None if isinstance(error, ApiError | OSError) else error
+            _log.error("%s is loaded again: %s", self, error, exc_info=known)
+            code = error.code if isinstance(error, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
+            for request in requests:
+                _refuse(request.answer, _coordinator_error(code, str(error)))
+            self._has_failed(self)
+            return
+        self._release_when_acknowledged(answers)
+
+    def _refusal(self) -> ApiError | None:
+        """Why nothing can be stored now."""
+        if self._closed is not None:
+            return _coordinator_error(self._closed)
+        if not self.is_ready:
+            return ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        try:
+            self.partition.check_takes_own()
+        except ApiError as error:
+            return _coordinator_error(error.code, error.message)
+        return None
+
+    def _run(self, request: _Request, run: "_Run", now_ms: int) -> _Answer:
+        """Carry out one operation, and take in its records.
+
+        Raises whatever a state raises that cannot take its own records in.
+        """
+        try:
+            if request.check is not None:
+                request.check(self.partition)
+            outcome: Outcome[Any] = request.operation(self.machine, now_ms)
+        except ApiError as error:
+            return _Answer(request.answer, None, error, None)
+        except Exception:
+            _log.exception("an operation on %s failed", self)
+            failed = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says why")
+            return _Answer(request.answer, None, failed, None)
+        for key, value in outcome.records:
+            offset = run.add((key, value), outcome.producer)
+            self.machine.replay(key, value, offset, now_ms, outcome.producer)
+        return _Answer(request.answer, outcome.answer, None, outcome.acknowledged)
+
+    def _append(self, run: "_Run") -> None:
+        info = self.partition.append_own(run.encode(), run.count)
+        self._counts.writes += 1
+        self._counts.written += run.count
+        if info.first_offset != run.first_offset:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"records meant for offset {run.first_offset} are at {info.first_offset}",
+            )
+
+    def _release_when_acknowledged(self, answers: list[_Answer]) -> None:
+        end = self.partition.log.log_end_offset
+        release = _Release(self, answers, self._loop.time())
+        if self.partition.high_watermark >= end:
+            release.acknowledged(None, ErrorCode.NONE)
+        else:
+            self._waiting[release] = None
+            self.partition.when_acknowledged(end, release, None)
+
+    def released(self, release: "_Release", code: ErrorCode) -> None:
+        """Its answers are given; with an error, what became of its records is not known."""
+        self._waiting.pop(release, None)
+        if code and self._closed is None:
+            self._has_failed(self)
+
+    # From time to time
+
+    def tick(self, patience_s: float) -> None:
+        """Do what is due, and let nobody wait for longer than ``patience_s``."""
+        oldest = self._loop.time() - patience_s
+        for release in [one for one in self._waiting if one.since < oldest]:
+            release.give_up()
+        if not self.is_ready or self._closed is not None:
+            return
+        due = self.machine.next_tick_ms
+        if due is not None and due <= self._clock.time_ms():
+            self.submit(_tick).add_done_callback(_retrieve)
+
+    def close(self, code: ErrorCode) -> None:
+        """Answer nothing any more; what is asked or waits gets what ``code`` means to a client."""
+        self._closed = code
+        self.is_ready = False
+        self.loaded.set()
+        requests, self._requests = self._requests, []
+        for request in requests:
+            _refuse(request.answer, _coordinator_error(code))
+        for release in list(self._waiting):
+            release.acknowledged(None, code)
+
+
+class _Run:
+    """The records of one turn, gathered into batches."""
+
+    __slots__ = ("_now_ms", "_size", "batches", "count", "first_offset")
+
+    def __init__(self, first_offset: int, now_ms: int) -> None:
+        self.first_offset = first_offset
+        self.count = 0
+        self.batches: list[tuple[Producer | None, list[LogRecord]]] = []
+        self._size = 0
+        self._now_ms = now_ms
+
+    def add(self, record: LogRecord, producer: Producer | None) -> int:
+        """Add a record; the offset that it will have."""
+        key, value = record
+        size = len(key) + len(value or b"")
+        batches = self.batches
+        if not batches or batches[-1][0] != producer or self._size + size > _MOST_BYTES:
+            batches.append((producer, []))
+            self._size = 0
+        batches[-1][1].append(record)
+        self._size += size
+        self.count += 1
+        return self.first_offset + self.count - 1
+
+    def encode(self) -> bytearray:
+        """All of it, as it is appended."""
+        if len(self.batches) == 1:
+            producer, records = self.batches[0]
+            return encode_batch(records, self._now_ms, producer)
+        whole = bytearray()
+        for producer, records in self.batches:
+            whole += encode_batch(records, self._now_ms, producer)
+        return whole
+
+
+class _Release:
+    """The answers of one turn, which wait for the high watermark."""
+
+    __slots__ = ("_answers", "_is_done", "_shard", "since")
+
+    def __init__(self, shard: Shard[Any], answers: list[_Answer], since: float) -> None:
+        self._shard = shard
+        self._answers = answers
+        self._is_done = False
+        self.since = since
+
+    def done(self) -> bool:
+        """Whether nobody waits any longer."""
+        return self._is_done
+
+    def acknowledged(self, token: object, code: ErrorCode) -> None:  # noqa: ARG002 - there is one
+        """It is acknowledged (NONE), or may never be."""
+        if self._is_done:
+            return
+        self._is_done = True
+        for answer in self._answers:
+            if code:
+                _refuse(answer.future, _coordinator_error(code))
+                continue
+            if not answer.future.done():
+                if answer.error is not None:
+                    answer.future.set_exception(answer.error)
+                else:
+                    answer.future.set_result(answer.value)
+            if answer.acknowledged is not None:
+                answer.acknowledged()
+        self._shard.released(self, code)
+
+    def give_up(self) -> None:
+        """Let nobody wait any longer; what is to be done when it is acknowledged is done then."""
+        for answer in self._answers:
+            _refuse(
+                answer.future,
+                ApiError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    f"{self._shard} was not acknowledged in time",
+                ),
+            )
+
+
+def _tick(machine: Any, now_ms: int) -> Outcome[None]:
+    outcome: Outcome[None] | None = machine.tick(now_ms)
+    return Outcome(None) if outcome is None else outcome
+
+
+def _retrieve(future: "asyncio.Future[Any]") -> None:
+    """Nobody waits for it: an error was logged where it arose, or comes again."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _refuse(future: "asyncio.Future[Any]", error: ApiError) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _coordinator_error(code: ErrorCode, message: str | None = None) -> ApiError:
+    """What a client of the coordinator gets where the log answers ``code``."""
+    if code in _GONE:
+        return ApiError(ErrorCode.NOT_COORDINATOR, message)
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return ApiError(code, message)
+    return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
