@@ -186,6 +186,14 @@ class InternalLog(PartitionListener, Generic[M]):
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return shard
 
+    def machine(self, key: str) -> M:
+        """The state of the shard that a key belongs to. Do not change it. Raises ApiError."""
+        return self.shard(key).machine
+
+    def is_led(self, key: str) -> bool:
+        """Whether this broker leads the partition that a key belongs to, loaded or not."""
+        return self.partition_for(key) in self._shards
+
     def shards(self) -> Iterator[Shard[M]]:
         """The shards that are loaded here."""
         return iter([shard for shard in self._shards.values() if shard.is_ready])

@@ -188,10 +188,8 @@ class Shard(Generic[M]):
             return
         now_ms = self._clock.time_ms()
         run = _Run(self.partition.log.log_end_offset, now_ms)
-        answers: list[_Answer] = []
         try:
-            for request in requests:
-                answers.append(self._run(request, run, now_ms))
+            answers = [self._run(request, run, now_ms) for request in requests]
             if run.batches:
                 self._append(run)
         except Exception as error:  # noqa: BLE001 - what is in memory is not what is stored
@@ -227,7 +225,7 @@ class Shard(Generic[M]):
             outcome: Outcome[Any] = request.operation(self.machine, now_ms)
         except ApiError as error:
             return _Answer(request.answer, None, error, None)
-        except Exception:
+        except Exception:  # noqa: BLE001 - the others are carried out
             _log.exception("an operation on %s failed", self)
             failed = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says why")
             return _Answer(request.answer, None, failed, None)

@@ -4,9 +4,13 @@ Versions 0 to 3 are for clients and have one transaction; 4 and 5 are for broker
 transactions, and can ask whether partitions belong to one instead of adding them (KIP-890). Version
 2 can return that a producer was fenced (KIP-588); 3 is flexible; 5 can return that a transaction
 must be aborted.
+
+Brokers ask in tagged fields of Qbus's own for groups, too, whose offsets are in the metadata store.
 """
 
 from qbus.wire.declare import Bool, Int16, Int32, Int64, String, Struct, field
+
+_GROUPS_TAG = 10_000  # far away from Kafka's own tags, which count from 0
 
 
 class AddPartitionsToTxnTopic(Struct):
@@ -20,6 +24,7 @@ class AddPartitionsToTxnTransaction(Struct):
     producer_epoch: Int16 = field("4+")
     verify_only: Bool = field("4+", default=False)
     topics: list[AddPartitionsToTxnTopic] = field("4+")
+    groups: list[String] = field("4+", tag=_GROUPS_TAG)
 
 
 class AddPartitionsToTxnRequest(Struct, flexible="3+"):
@@ -40,9 +45,15 @@ class AddPartitionsToTxnTopicResult(Struct):
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = field()
 
 
+class AddPartitionsToTxnGroupResult(Struct):
+    group_id: String = field("4+")
+    error_code: Int16 = field("4+")
+
+
 class AddPartitionsToTxnResult(Struct):
     transactional_id: String = field("4+")
     topic_results: list[AddPartitionsToTxnTopicResult] = field("4+")
+    group_results: list[AddPartitionsToTxnGroupResult] = field("4+", tag=_GROUPS_TAG)
 
 
 class AddPartitionsToTxnResponse(Struct, flexible="3+"):

@@ -1,0 +1,130 @@
+"""The records of ``__transaction_state``: Kafka's TransactionLogKey and TransactionLogValue.
+
+A key is a version (0, 2 bytes) and the transactional id. A value is a version (1, 2 bytes) and the
+fields below; version 0, of older brokers, is read as well. Tags of Qbus's own count from 10,000:
+Kafka's tools pass over them.
+"""
+
+from struct import Struct as Layout
+from typing import Final
+
+from qbus.errors import QbusError, WireError
+from qbus.wire import decode, encode
+from qbus.wire.declare import Int8, Int16, Int32, Int64, String, Struct, field
+
+from .state import Place, State, Transaction
+
+_VERSION: Final = Layout(">h")
+_KEY_VERSION: Final = 0
+_VALUE_VERSION: Final = 1
+_GROUPS_TAG: Final = 10_000
+_LAST_EPOCH_TAG: Final = 10_001
+
+
+class MalformedRecordError(QbusError):
+    """A record of the log cannot be read."""
+
+
+class TransactionLogKey(Struct):
+    transactional_id: String = field()
+
+
+class PartitionsSchema(Struct):
+    topic: String = field()
+    partition_ids: list[Int32] = field()
+
+
+class TransactionLogValue(Struct, flexible="1+"):
+    producer_id: Int64 = field()
+    previous_producer_id: Int64 = field("1+", tag=0, default=-1)
+    next_producer_id: Int64 = field("1+", tag=1, default=-1)
+    producer_epoch: Int16 = field()
+    transaction_timeout_ms: Int32 = field()
+    transaction_status: Int8 = field()
+    transaction_partitions: list[PartitionsSchema] | None = field()
+    transaction_last_update_timestamp_ms: Int64 = field()
+    transaction_start_timestamp_ms: Int64 = field()
+    client_transaction_version: Int16 = field("1+", tag=2, default=0)
+    # Groups whose offsets the transaction commits, where these are in the metadata store.
+    groups: list[String] = field("1+", tag=_GROUPS_TAG)
+    # The epoch before the last one, which a producer may have that did not hear of the last one.
+    last_producer_epoch: Int16 = field("1+", tag=_LAST_EPOCH_TAG, default=-1)
+
+
+def encode_key(transactional_id: str) -> bytes:
+    """The key of a transactional id's records."""
+    key = TransactionLogKey(transactional_id=transactional_id)
+    return b"".join((_VERSION.pack(_KEY_VERSION), *encode(key, _KEY_VERSION)))
+
+
+def decode_key(key: bytes) -> str | None:
+    """The transactional id; None: it is a record of another kind, of a later version.
+
+    Raises MalformedRecordError.
+    """
+    try:
+        (version,) = _VERSION.unpack_from(key)
+        if version != _KEY_VERSION:
+            return None
+        return decode(TransactionLogKey, version, key[_VERSION.size :]).transactional_id
+    except (WireError, ValueError, LookupError) as error:
+        raise MalformedRecordError(f"a key of the transaction log is malformed: {error}") from error
+
+
+def encode_value(transaction: Transaction) -> bytes:
+    """The record that says how a transaction stands."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(transaction.partitions):
+        topics.setdefault(topic, []).append(index)
+    partitions = [
+        PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()
+    ]
+    value = TransactionLogValue(
+        producer_id=transaction.producer_id,
+        previous_producer_id=transaction.previous_producer_id,
+        next_producer_id=transaction.next_producer_id,
+        producer_epoch=transaction.epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=transaction.state.value,
+        transaction_partitions=None if transaction.state is State.EMPTY else partitions,
+        transaction_last_update_timestamp_ms=transaction.updated_ms,
+        transaction_start_timestamp_ms=transaction.started_ms,
+        client_transaction_version=transaction.client_version,
+        groups=sorted(transaction.groups),
+        last_producer_epoch=transaction.last_epoch,
+    )
+    return b"".join((_VERSION.pack(_VALUE_VERSION), *encode(value, _VALUE_VERSION)))
+
+
+def decode_value(transactional_id: str, value: bytes) -> Transaction:
+    """Read what :func:`encode_value` writes. Raises MalformedRecordError."""
+    try:
+        (version,) = _VERSION.unpack_from(value)
+        if not 0 <= version <= _VALUE_VERSION:
+            raise ValueError(f"its version is {version}")
+        read = decode(TransactionLogValue, version, value[_VERSION.size :])
+        state = State(read.transaction_status)
+    except (WireError, ValueError, LookupError) as error:
+        raise MalformedRecordError(
+            f"the transaction log's record of {transactional_id!r} is malformed: {error}"
+        ) from error
+    partitions: set[Place] = {
+        (one.topic, index)
+        for one in read.transaction_partitions or ()
+        for index in one.partition_ids
+    }
+    return Transaction(
+        transactional_id,
+        read.producer_id,
+        read.producer_epoch,
+        state,
+        read.transaction_timeout_ms,
+        previous_producer_id=read.previous_producer_id,
+        next_producer_id=read.next_producer_id,
+        last_epoch=read.last_producer_epoch,
+        partitions=frozenset(partitions),
+        groups=frozenset(read.groups),
+        started_ms=read.transaction_start_timestamp_ms,
+        updated_ms=read.transaction_last_update_timestamp_ms,
+        client_version=read.client_transaction_version,
+    )
