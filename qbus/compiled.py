@@ -57,6 +57,7 @@ MODULES = (
     "qbus.broker.log.scan",
     "qbus.broker.log.segment",
     "qbus.broker.log.state",
+    "qbus.broker.log.transactions",
     "qbus.broker.log.verify",
     "qbus.broker.log.visible",
     "qbus.broker.net.connection",

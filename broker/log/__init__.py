@@ -11,11 +11,13 @@ from .log import Log
 from .manager import LogManager
 from .mirroring import Provenance
 from .names import TopicPartition
-from .producers import Producer, ProducerState, StoredPart
+from .producers import Producer, ProducerState, StoredPart, Verification
 from .reader import LogSlice, TimestampOffset
+from .transactions import AbortedTransaction
 from .visible import VisibleRecords
 
 __all__ = [
+    "AbortedTransaction",
     "AppendInfo",
     "Corruption",
     "DataDirectory",
@@ -36,5 +38,6 @@ __all__ = [
     "StoredPart",
     "TimestampOffset",
     "TopicPartition",
+    "Verification",
     "VisibleRecords",
 ]

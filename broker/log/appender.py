@@ -20,12 +20,19 @@ from qbus.records import (
     set_base_offset,
     set_log_append_time,
 )
+from qbus.records.control import Marker, marker_batch, read_marker
 from qbus.records.plain import plain_header
 
 from .config import LogConfig
 from .flusher import LogFlusher
 from .health import Corruption
-from .producers import RetainedBatch, StoredPart, encode_snapshot
+from .producers import (
+    RetainedBatch,
+    StoredPart,
+    Verification,
+    encode_snapshot,
+    take_marker,
+)
 from .scan import BadBatch
 from .segment import MAX_RELATIVE_OFFSET, LogSegment, mark_jump
 from .state import LogState
@@ -97,7 +104,7 @@ def _check_size(size: int, config: LogConfig) -> None:
 def check_fields(header: BatchHeader) -> None:
     """Check what the header of a producer's batch says.
 
-    Raises ApiError: INVALID_RECORD, INVALID_TXN_STATE, UNSUPPORTED_COMPRESSION_TYPE.
+    Raises ApiError: INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE.
     """
     if header.last_offset_delta < 0 or header.records_count != header.last_offset_delta + 1:
         raise ApiError(
@@ -107,8 +114,8 @@ def check_fields(header: BatchHeader) -> None:
         )
     if header.is_control:
         raise ApiError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
-    if header.is_transactional:
-        raise ApiError(ErrorCode.INVALID_TXN_STATE, "no transaction is open")
+    if header.is_transactional and not header.has_producer_id:
+        raise ApiError(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer's id")
     if header.has_producer_id and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise ApiError(
             ErrorCode.INVALID_RECORD,
@@ -213,6 +220,7 @@ def roll(
     try:
         state.snapshots.write(offset, encode_snapshot(state.producers), sync=False)
         full.write_indexes(full=True)
+        state.aborted.write(state.segments)
     except OSError as error:  # both can be made again from the log
         _logger.warning("%s: rolled without index or snapshot: %s", full.path, error)
     flusher.segment_is_full(full)
@@ -266,7 +274,12 @@ class Appender:
         self._flusher = flusher
         self._ready: LogSegment | None = None  # the active segment, once it was written to
 
-    def append(self, batch: bytearray | memoryview, leader_epoch: int) -> AppendInfo:
+    def append(
+        self,
+        batch: bytearray | memoryview,
+        leader_epoch: int,
+        verification: Verification | None = None,
+    ) -> AppendInfo:
         """Append one batch; see :meth:`Log.append`."""
         state = self._state
         now_ms = state.clock.time_ms()
@@ -278,7 +291,22 @@ class Appender:
                 known = state.producers.check(header)
                 if known is not None:
                     return self._duplicate(known)
+                if header.is_transactional:
+                    state.producers.check_transaction(
+                        header.producer_id,
+                        header.producer_epoch,
+                        header.base_sequence,
+                        verification,
+                    )
             return self._append(batch, header, leader_epoch, now_ms)
+
+    def check_transaction(
+        self, producer_id: int, epoch: int, sequence: int, verification: Verification | None
+    ) -> None:
+        """See :meth:`Log.check_transaction`."""
+        producers = self._state.producers
+        producers.check_epoch(producer_id, epoch)
+        producers.check_transaction(producer_id, epoch, sequence, verification)
 
     def stored_part(self, header: BatchHeader) -> StoredPart | None:
         """See :meth:`Log.stored_part`."""
@@ -325,6 +353,8 @@ class Appender:
                 header.last_sequence, last, header.last_offset_delta, timestamp
             )
             state.producers.add(header.producer_id, header.producer_epoch, retained, now_ms)
+            if header.is_transactional:
+                state.producers.begin(header.producer_id, first)
         append_time = now_ms if stamped else _NO_TIMESTAMP
         return AppendInfo(first, last, append_time, state.log_start_offset)
 
@@ -459,6 +489,30 @@ class RunWriter:
             self.write(memoryview(batches), headers)
             return AppendInfo(first, offset - 1, _NO_TIMESTAMP, state.log_start_offset)
 
+    def end_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: Marker,
+        leader_epoch: int,
+        *,
+        is_new_epoch: bool,
+    ) -> AppendInfo:
+        """Append a marker; see :meth:`Log.end_transaction`."""
+        state = self._state
+        now_ms = state.clock.time_ms()
+        with state.lock:
+            state.check_usable()
+            coordinator_epoch = marker.coordinator_epoch
+            if state.producers.check_end(
+                producer_id, producer_epoch, coordinator_epoch, is_new_epoch=is_new_epoch
+            ):
+                last = state.end_offset - 1
+                start = state.log_start_offset
+                return AppendInfo(last, last, _NO_TIMESTAMP, start, duplicate=True)
+        batch = marker_batch(producer_id, producer_epoch, marker, now_ms)
+        return self.append_own(batch, leader_epoch)
+
     def _runs(self, headers: Sequence[BatchHeader]) -> Iterator[Sequence[BatchHeader]]:
         """Batches to write at once: all that fit into the active segment, else one by one."""
         active = self._state.active
@@ -488,11 +542,27 @@ class RunWriter:
             state.epochs.assign(header.partition_leader_epoch, reached)
             reached = header.last_offset + 1
             if header.producer_id >= 0:
-                state.producers.update(header, now_ms)
+                if header.is_marker:
+                    self._end(header, batches[position : position + header.size], now_ms)
+                else:
+                    state.producers.update(header, now_ms)
             if header.is_hidden or state.controls.announced is not None:
                 state.has_hidden = state.has_hidden or header.is_hidden
                 state.controls.take(header, batches[position : position + header.size])
             position += header.size
+
+    def _end(self, header: BatchHeader, batch: memoryview, now_ms: int) -> None:
+        """A transaction's marker is in the log."""
+        state = self._state
+        try:
+            marker = read_marker(batch)
+        except CorruptBatch as bad:  # its CRC is right: so it is on every replica
+            where = header.base_offset
+            _logger.error("the marker at offset %d is ignored: %s", where, bad)  # noqa: TRY400
+            marker = None
+        take_marker(state.producers, state.aborted, header, marker, now_ms)
+        if marker is not None and state.has_hidden:
+            state.controls.fold.ended(header.producer_id, is_commit=marker.is_commit)
 
 
 def _size(headers: Sequence[BatchHeader]) -> int:

@@ -19,7 +19,7 @@ before it is used; without any, the fold begins with the log's first hidden batc
 
 import logging
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 
 from qbus.records import HEADER_SIZE, BatchHeader, Buffer, CorruptBatch, crc32c, read_header
@@ -29,12 +29,14 @@ from qbus.records.control import (
     ControlType,
     decode_announcement,
     iter_control,
+    read_marker,
 )
 
 from .files import Files
+from .indexes import Boundary
 from .names import CONTROL_SNAPSHOT_SUFFIX
 from .producers import BadSnapshot, SnapshotFiles
-from .scan import BadBatch, scan
+from .scan import BadBatch, PlacedBatch, scan
 from .segment import LogSegment
 
 _logger = logging.getLogger(__name__)
@@ -72,6 +74,13 @@ class Fold(Protocol):
     def delivered(self, announcement: Announcement) -> None:
         """The batch that was announced is in the log."""
 
+    @property
+    def awaits_markers(self) -> bool:
+        """Whether hidden batches are of transactions that :meth:`ended` has not ended yet."""
+
+    def ended(self, producer_id: int, *, is_commit: bool) -> None:
+        """A producer's transaction was ended, with all that its hidden batches say."""
+
     def succeed(self, former: "Fold") -> None:
         """Take over what still holds of ``former``, after which retention took hidden batches.
 
@@ -90,6 +99,7 @@ class NoFold:
 
     needed_from: int | None = None
     done_before: int | None = None
+    awaits_markers: bool = False
 
     def part(self, kind: type[F]) -> F | None:
         """Itself, at most."""
@@ -102,6 +112,9 @@ class NoFold:
         """Know nothing."""
 
     def delivered(self, announcement: Announcement) -> None:
+        """Know nothing."""
+
+    def ended(self, producer_id: int, *, is_commit: bool) -> None:
         """Know nothing."""
 
     def succeed(self, former: Fold) -> None:
@@ -232,19 +245,38 @@ def _replay(controls: Controls, segment: LogSegment, start: int) -> None:
         controls.followed_by(_header_at(segment, 0))
     index = segment.indexes.controls
     first = max(index.at(start), 0) & ~1
+    reached = Boundary(segment.base_offset, 0)
     for number in range(first, len(index), 2):
         begin, end = index.boundary(number), index.boundary(number + 1)
         assert begin is not None
+        _replay_markers(controls, segment, reached, begin.position, start)
         position = segment.size if end is None else end.position
-        batches = scan(
-            segment.file, begin.position, position, begin.offset, crc=False, gaps=segment.gaps
-        )
-        for placed in batches:
+        for placed in _batches(segment, begin, position):
             if placed.header.base_offset >= start:
                 size = placed.header.size
                 controls.take(placed.header, segment.file.read_at(placed.position, size))
         if controls.announced is not None and end is not None:
             controls.followed_by(_header_at(segment, end.position))
+        reached = end or Boundary(*segment.end)
+    _replay_markers(controls, segment, reached, segment.size, start)
+
+
+def _replay_markers(
+    controls: Controls, segment: LogSegment, begin: Boundary, end: int, start: int
+) -> None:
+    """End the transactions that end between hidden batches, if any of them waits for that."""
+    if not controls.fold.awaits_markers:
+        return
+    for placed in _batches(segment, begin, end):
+        header = placed.header
+        if header.is_marker and header.base_offset >= start:
+            marker = read_marker(segment.file.read_at(placed.position, header.size))
+            if marker is not None:
+                controls.fold.ended(header.producer_id, is_commit=marker.is_commit)
+
+
+def _batches(segment: LogSegment, begin: Boundary, end: int) -> Iterator[PlacedBatch]:
+    return scan(segment.file, begin.position, end, begin.offset, crc=False, gaps=segment.gaps)
 
 
 def _header_at(segment: LogSegment, position: int) -> BatchHeader:

@@ -159,8 +159,10 @@ class LogFlusher:
             finished = self._unfinished
             for segment in finished:
                 segment.write_indexes(full=True)
+            self._state.aborted.write(self._state.segments)
         for segment in finished:
             segment.indexes.sync()
+        self._state.aborted.sync()
         with self._state.lock:
             self._unfinished = self._unfinished[len(finished) :]
 

@@ -5,6 +5,7 @@ from typing import NamedTuple, Self
 
 from qbus.clock import Clock
 from qbus.records import BatchHeader
+from qbus.records.control import Marker
 
 from .appender import Appender, AppendInfo, RunWriter, check_batch
 from .config import LogConfig
@@ -17,11 +18,12 @@ from .health import Corruption
 from .mirroring import MirrorAppender, Provenance
 from .names import TopicPartition, parse_partition
 from .opening import LogOpener
-from .producers import ProducerState, StoredPart
+from .producers import ProducerState, StoredPart, Verification
 from .reader import LogReader, LogSlice, TimestampOffset, first_at_or_after, latest
 from .removal import RecordRemover
 from .repair import BatchRepair, Damage
 from .state import LogState, SharedState
+from .transactions import AbortedTransaction
 from .verify import LogVerifier, Scrubber
 from .visible import (
     VisibleRecords,
@@ -179,6 +181,29 @@ class Log:
         return self._state.producers
 
     @property
+    def has_transactions(self) -> bool:
+        """Whether there are transactions; without, all below the high watermark is stable."""
+        return self._state.producers.has_transactions
+
+    def first_unstable(self, high_watermark: int) -> int:
+        """Before which offset every transaction has ended, by a marker below the high watermark.
+
+        At most the high watermark, which never goes back from one call to the next.
+        """
+        return self._state.producers.first_unstable(high_watermark)
+
+    def aborted_between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that may have records in these offsets, by their markers."""
+        return self._state.aborted.between(offset, end_offset)
+
+    def encode_aborted(self, base_offset: int, end_offset: int) -> bytes:
+        """The ``.txnindex`` of a segment of these offsets: of aborted transactions that end there.
+
+        Empty if there are none, and no file is needed.
+        """
+        return self._state.aborted.encode(base_offset, end_offset)
+
+    @property
     def fold(self) -> Fold:
         """What its hidden batches add up to; another one after a truncation."""
         return self._state.controls.fold
@@ -200,12 +225,64 @@ class Log:
 
     # Writing
 
-    def append(self, batch: bytearray | memoryview, leader_epoch: int) -> AppendInfo:
+    def append(
+        self,
+        batch: bytearray | memoryview,
+        leader_epoch: int,
+        verification: Verification | None = None,
+    ) -> AppendInfo:
         """Append one batch, setting base offset, leader epoch and log append time in place.
 
-        Raises ApiError (then nothing was appended): what is wrong with it, KAFKA_STORAGE_ERROR.
+        A transaction's first batch needs the ``verification`` that was begun for it. Raises
+        ApiError (then nothing was appended): what is wrong with it, KAFKA_STORAGE_ERROR.
         """
-        return self._appender.append(batch, leader_epoch)
+        return self._appender.append(batch, leader_epoch, verification)
+
+    def check_transaction(
+        self, producer_id: int, epoch: int, sequence: int, verification: Verification | None
+    ) -> None:
+        """Check that a batch of a transaction may be appended, which :meth:`append_own` does not.
+
+        Raises ApiError INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        self._appender.check_transaction(producer_id, epoch, sequence, verification)
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, begins_with_zero: bool
+    ) -> Verification | None:
+        """What a transaction's first batch is to be appended with, once its coordinator was asked.
+
+        None: the producer's transaction is open here already. ``begins_with_zero``: its producer
+        has a new epoch for each transaction.
+        """
+        state = self._state
+        return state.producers.begin_verification(
+            producer_id,
+            epoch,
+            sequence,
+            begins_with_zero=begins_with_zero,
+            now_ms=state.clock.time_ms(),
+        )
+
+    def end_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: Marker,
+        leader_epoch: int,
+        *,
+        is_new_epoch: bool,
+    ) -> AppendInfo:
+        """Append the marker that ends a producer's transaction, be there records of it or not.
+
+        ``is_new_epoch``: the marker's epoch is the one that the producer has from now on; such a
+        marker is a ``duplicate`` when it came before. Raises ApiError (then nothing was appended):
+        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, FENCED_LEADER_EPOCH,
+        KAFKA_STORAGE_ERROR.
+        """
+        return self._writer.end_transaction(
+            producer_id, producer_epoch, marker, leader_epoch, is_new_epoch=is_new_epoch
+        )
 
     def append_own(self, batches: bytearray, leader_epoch: int) -> AppendInfo:
         """Append whole batches, one after another, as the leader of the log itself made them.

@@ -7,6 +7,7 @@ LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 CONTROL_INDEX_SUFFIX: Final = ".controlindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 CONTROL_SNAPSHOT_SUFFIX: Final = ".control"
 DELETED_SUFFIX: Final = ".deleted"
@@ -14,12 +15,17 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 DELETED_DIRECTORY_SUFFIX: Final = "-delete"
 FUTURE_DIRECTORY_SUFFIX: Final = "-future"
 
-INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, CONTROL_INDEX_SUFFIX)
+INDEX_SUFFIXES: Final = (
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    CONTROL_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
 SNAPSHOT_SUFFIXES: Final = (SNAPSHOT_SUFFIX, CONTROL_SNAPSHOT_SUFFIX)
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES, *SNAPSHOT_SUFFIXES)
 
 _NUMBERED: Final = re.compile(
-    r"(\d{20})(\.log|\.index|\.timeindex|\.controlindex|\.snapshot|\.control)"
+    r"(\d{20})(\.log|\.index|\.timeindex|\.controlindex|\.txnindex|\.snapshot|\.control)"
 )
 _PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9]\d{0,9})")
 

@@ -4,9 +4,11 @@ import logging
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import Final
 
 from qbus.clock import Clock
-from qbus.records import BatchHeader
+from qbus.records import BatchHeader, CorruptBatch
+from qbus.records.control import Marker, read_marker
 
 from .checkpoints import LEADER_EPOCHS, BadCheckpoint, decode_epochs
 from .config import LogConfig
@@ -15,12 +17,15 @@ from .epochs import EpochStart, LeaderEpochCache
 from .file_cache import FileCache
 from .files import PASSING, Files, read_file
 from .health import Corruption
-from .producers import ProducerState, SnapshotFiles
+from .producers import ProducerState, SnapshotFiles, take_marker
 from .recovery import Recovery, find_end, find_segments, name_anew, remove_segments
-from .scan import BadBatch
+from .scan import BadBatch, PlacedBatch
 from .segment import LogSegment
+from .transactions import AbortedTransactions
 
 _logger = logging.getLogger(__name__)
+
+MAX_OFFSET: Final = 2**63 - 1
 
 
 # Reading a log's leader epochs when it is opened, and making them anew where they are in doubt.
@@ -96,6 +101,7 @@ class OpenedLog:
     epochs: LeaderEpochCache
     producers: ProducerState
     controls: Controls
+    aborted: AbortedTransactions
     has_hidden: bool = False
     unsynced: list[LogSegment] = field(default_factory=list)
     clean: bool = True
@@ -136,20 +142,31 @@ class LogOpener:
             load_epochs(self._files, self._directory, segments),
             ProducerState(self._config.max_producers),
             Controls(self._make_fold()),
+            AbortedTransactions(self._cache, self._directory),
         )
         try:
-            if not (clean and self._ends_well(segments)):
+            trusted = recovery_point
+            if clean and self._ends_well(segments):
+                trusted = MAX_OFFSET
+            else:
                 self._recover(opened, recovery_point)
             self._check_reaches(opened, recovery_point)
             if opened.corruption is not None:
                 opened.segments = opened.segments or [self._new_segment(log_start_offset)]
             else:
-                self._complete_indexes(opened)
+                trusted = min(trusted, self._complete_indexes(opened))
                 self._find_start(opened)
                 opened.epochs.truncate_from_end(opened.segments[-1].end_offset)
                 opened.epochs.truncate_from_start(opened.log_start_offset)
+                damaged = opened.aborted.load(opened.segments)
                 opened.producers = load_producers(
-                    self._files, self._directory, opened.segments, self._config, self._now_ms
+                    self._files,
+                    self._directory,
+                    opened.segments,
+                    self._config,
+                    self._now_ms,
+                    opened.aborted,
+                    trusted if damaged is None else min(trusted, damaged),
                 )
                 opened.has_hidden = any(len(one.indexes.controls) for one in opened.segments)
                 opened.controls = load_controls(
@@ -210,16 +227,19 @@ class LogOpener:
             gaps=self._config.may_have_gaps,
         )
 
-    def _complete_indexes(self, opened: OpenedLog) -> None:
+    def _complete_indexes(self, opened: OpenedLog) -> int:
         """Make anew what somebody removed: without indexes every read would walk the segment.
 
-        A segment of a batch or two has no entries, and needs none.
+        A segment of a batch or two has no entries, and needs none. Returns the base offset of the
+        first segment that lacked them: what its index of aborted transactions says is not trusted.
         """
         config = self._config
+        complete = MAX_OFFSET
         small = config.index_interval_bytes + 2 * config.max_message_bytes
         for segment in opened.segments:
             if segment.size > small and not segment.indexes.have_entries():
                 _logger.warning("%s: making its indexes anew", segment.path)
+                complete = min(complete, segment.base_offset)
                 try:
                     full = segment is not opened.segments[-1]
                     segment.rebuild_indexes(
@@ -229,26 +249,49 @@ class LogOpener:
                     if error.errno not in PASSING:
                         raise
                 opened.clean = False
+        return complete
 
 
 def load_producers(
-    files: Files, directory: str, segments: list[LogSegment], config: LogConfig, now_ms: int
+    files: Files,
+    directory: str,
+    segments: list[LogSegment],
+    config: LogConfig,
+    now_ms: int,
+    aborted: AbortedTransactions,
+    trusted_end: int = MAX_OFFSET,
 ) -> ProducerState:
-    """The producers of a log: the newest snapshot, then the batches after it.
+    """The producers of a log: the newest snapshot up to ``trusted_end``, then the batches after it.
 
-    Raises OSError, BadBatch.
+    What ``aborted`` says from that snapshot on is made anew. Raises OSError, BadBatch.
     """
     producers = SnapshotFiles(files, directory).load(
-        segments[-1].end_offset,
+        min(segments[-1].end_offset, trusted_end),
         limit=config.max_producers,
         start_offset=segments[0].base_offset,
         now_ms=now_ms,
     )
     start = producers.end_offset
+    aborted.truncate_to(start, segments)
     for segment in segments:
         if segment.end_offset > start:
             for placed in segment.batches_from(start):
-                if placed.header.has_producer_id and placed.header.base_offset >= start:
-                    producers.update(placed.header, now_ms)
+                header = placed.header
+                if not header.has_producer_id or header.base_offset < start:
+                    continue
+                if header.is_marker:
+                    marker = _marker(segment, placed)
+                    take_marker(producers, aborted, header, marker, now_ms)
+                else:
+                    producers.update(header, now_ms)
     producers.end_offset = segments[-1].end_offset
+    producers.has_transactions = producers.has_transactions or len(aborted) > 0
     return producers
+
+
+def _marker(segment: LogSegment, placed: PlacedBatch) -> Marker | None:
+    batch = segment.file.read_at(placed.position, placed.header.size)
+    try:
+        return read_marker(batch)
+    except CorruptBatch as bad:
+        raise BadBatch(placed.position, placed.header.base_offset, str(bad)) from bad

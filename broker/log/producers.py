@@ -13,9 +13,17 @@ The rules are Kafka's:
 - an unknown producer may begin with any sequence: its records may be gone by retention.
 
 Producers are forgotten when they were not heard of for ``producer.id.expiration.ms`` by this
-machine's clock, not by their records' timestamps, which may be old from the start.
+machine's clock, not by their records' timestamps, which may be old from the start. One whose
+transaction is open is not.
+
+A transaction is open from its producer's first transactional batch on until a marker ends it. So is
+the *last stable offset* found: before it, every record's transaction has ended, by a marker that is
+below the high watermark. A transaction's first batch is taken only after the coordinator was asked
+(:class:`Verification`, KIP-890): a batch that was long on its way must not open one that nobody
+would end.
 """
 
+import heapq
 import logging
 import struct
 from collections.abc import Callable, Iterator
@@ -24,9 +32,11 @@ from typing import Final, NamedTuple, TypeVar
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import BatchHeader, crc32c
+from qbus.records.control import Marker
 
 from .files import Files, read_file, replace_file
 from .names import SNAPSHOT_SUFFIX, numbered, parse_numbered
+from .transactions import AbortedTransaction, AbortedTransactions
 
 RETAINED_BATCHES: Final = 5
 _MAX_SEQUENCE: Final = 2**31 - 1
@@ -114,33 +124,78 @@ class StoredPart(NamedTuple):
 
 @dataclass(slots=True)
 class Producer:
-    """One producer's epoch and its last batches, oldest first; heard of by the broker's clock."""
+    """One producer's epoch and its last batches, oldest first; heard of by the broker's clock.
+
+    There are no batches where its epoch began with a transaction's end. ``transaction_start`` is
+    the offset of the first record of its open transaction, -1 without one, and
+    ``coordinator_epoch`` that of the coordinator that had the last one ended, or -1.
+    """
 
     producer_id: int
     epoch: int
     batches: tuple[RetainedBatch, ...]
     heard_ms: int
+    coordinator_epoch: int = -1
+    transaction_start: int = -1
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of its last record."""
-        return self.batches[-1].last_sequence
+        """The sequence of its last record, -1 if it has none in its epoch."""
+        return self.batches[-1].last_sequence if self.batches else -1
 
     @property
     def last_timestamp(self) -> int:
         """The greatest timestamp of its last batch."""
-        return self.batches[-1].timestamp
+        return self.batches[-1].timestamp if self.batches else -1
+
+
+class Verification:
+    """That a producer's transaction is being asked for, on behalf of its first batch here.
+
+    It is current until the transaction begins, or a marker comes: then what the coordinator said
+    may not be true any more. ``lowest_sequence`` is that of the first one of all batches that wait
+    for it. ``begins_with_zero``: the producer has a new epoch for each transaction (KIP-890).
+    """
+
+    __slots__ = ("begins_with_zero", "epoch", "lowest_sequence", "producer_id", "since_ms")
+
+    def __init__(
+        self, producer_id: int, epoch: int, sequence: int, *, begins_with_zero: bool, now_ms: int
+    ) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.lowest_sequence = sequence
+        self.begins_with_zero = begins_with_zero
+        self.since_ms = now_ms
 
 
 class ProducerState:
-    """The producers of one log, the one heard of least recently first."""
+    """The producers of one log, the one heard of least recently first.
 
-    __slots__ = ("_producers", "end_offset", "limit")
+    ``has_transactions``: there is, or was since the log was opened, a transaction. As long as there
+    is none, all that is below the high watermark is stable.
+    """
+
+    __slots__ = (
+        "_ended",
+        "_open",
+        "_producers",
+        "_verifications",
+        "end_offset",
+        "has_transactions",
+        "limit",
+    )
 
     def __init__(self, limit: int, end_offset: int = 0) -> None:
         self.limit = limit
         self._producers: dict[int, Producer] = {}
         self.end_offset = end_offset  # the log's records before it are accounted for
+        self.has_transactions = False
+        self._open: dict[int, int] = {}  # first offsets, ascending, by producer id
+        # First offsets and markers' offsets of ended ones, as a heap: those whose markers are not
+        # known to be below the high watermark, and some others.
+        self._ended: list[tuple[int, int]] = []
+        self._verifications: dict[int, Verification] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -151,13 +206,16 @@ class ProducerState:
     def check(self, header: BatchHeader) -> RetainedBatch | None:
         """The batch that ``header`` repeats, or None when it may be appended.
 
-        Raises ApiError with INVALID_PRODUCER_EPOCH or OUT_OF_ORDER_SEQUENCE_NUMBER.
+        Raises ApiError with INVALID_PRODUCER_EPOCH or OUT_OF_ORDER_SEQUENCE_NUMBER, and with
+        INVALID_TXN_STATE when the batch is of no transaction though its producer is in one.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return None
         if header.producer_epoch == producer.epoch:
             if header.base_sequence == (producer.last_sequence + 1) & _MAX_SEQUENCE:
+                if producer.transaction_start >= 0:
+                    _check_transactional(header)
                 return None
             for batch in producer.batches:
                 known = batch.part(header)
@@ -165,14 +223,92 @@ class ProducerState:
                     return known
             raise _out_of_order(header, f"follows {producer.last_sequence}")
         if header.producer_epoch < producer.epoch:
-            raise ApiError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header.producer_id} has epoch {producer.epoch},"
-                f" the batch is of {header.producer_epoch}",
-            )
+            raise _old_epoch(producer, header.producer_epoch)
         if header.base_sequence != 0:
             raise _out_of_order(header, f"begins epoch {header.producer_epoch}")
+        if producer.transaction_start >= 0:
+            _check_transactional(header)
         return None
+
+    def check_transaction(
+        self, producer_id: int, epoch: int, sequence: int, verification: Verification | None
+    ) -> None:
+        """Check that a transactional batch, which is no duplicate, may be appended.
+
+        Its transaction is open here, or the coordinator was asked for it, and nothing has happened
+        since that would make its word void. Raises ApiError INVALID_TXN_STATE, and
+        OUT_OF_ORDER_SEQUENCE_NUMBER when the batch overtook another one that waits.
+        """
+        if self.is_open(producer_id, epoch):
+            return
+        if (
+            verification is None
+            or self._verifications.get(producer_id) is not verification
+            or verification.epoch != epoch
+        ):
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has no open transaction here"
+            )
+        if sequence > verification.lowest_sequence:
+            raise _disorder(producer_id, sequence, f"overtakes {verification.lowest_sequence}")
+        if verification.begins_with_zero and sequence:
+            producer = self._producers.get(producer_id)
+            if producer is None or not producer.batches:
+                raise _disorder(producer_id, sequence, "begins a transaction")
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Raise ApiError INVALID_PRODUCER_EPOCH if the producer has a newer epoch."""
+        producer = self._producers.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            raise _old_epoch(producer, epoch)
+
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has an open transaction of this epoch."""
+        if producer_id not in self._open:
+            return False
+        return self._producers[producer_id].epoch == epoch
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, begins_with_zero: bool, now_ms: int
+    ) -> Verification | None:
+        """What the append of a transaction's first batch needs; None if one is open already.
+
+        Batches of one producer that wait at the same time share it.
+        """
+        if self.is_open(producer_id, epoch):
+            return None
+        known = self._verifications.get(producer_id)
+        if known is not None and known.epoch == epoch:
+            known.lowest_sequence = min(known.lowest_sequence, sequence)
+            known.since_ms = now_ms
+            return known
+        made = Verification(
+            producer_id, epoch, sequence, begins_with_zero=begins_with_zero, now_ms=now_ms
+        )
+        if known is None or known.epoch < epoch:
+            self._verifications[producer_id] = made
+        return made
+
+    @property
+    def open_transactions(self) -> dict[int, int]:
+        """The first offset of each open transaction, ascending, by its producer's id."""
+        return dict(self._open)
+
+    def first_unstable(self, high_watermark: int) -> int:
+        """The offset before which every transaction has ended below the high watermark.
+
+        At most the high watermark. It never goes back while that does not, unless records are cut
+        off.
+        """
+        ended = self._ended
+        while ended and ended[0][1] < high_watermark:
+            heapq.heappop(ended)
+        stable = high_watermark
+        if ended and ended[0][0] < stable:
+            stable = ended[0][0]
+        for first in self._open.values():
+            return min(first, stable)
+        return stable
 
     def stored_part(self, header: BatchHeader) -> StoredPart | None:
         """How much of a batch is stored, or None when all of it may be appended.
@@ -188,10 +324,7 @@ class ProducerState:
         return None
 
     def update(self, header: BatchHeader, now_ms: int) -> None:
-        """Account for an appended batch of a producer."""
-        if header.is_control and not header.is_hidden:
-            self._marked(header.producer_id, header.producer_epoch, now_ms)
-            return
+        """Account for an appended batch of a producer that is no marker."""
         self.add(
             header.producer_id,
             header.producer_epoch,
@@ -204,35 +337,169 @@ class ProducerState:
             ),
             now_ms,
         )
-
-    def _marked(self, producer_id: int, epoch: int, now_ms: int) -> None:
-        """A transaction's end is heard of; with a newer epoch, what was before does not count."""
-        known = self._producers.pop(producer_id, None)
-        if known is not None and known.epoch >= epoch:
-            known.heard_ms = now_ms
-            self._producers[producer_id] = known
+        if header.in_transaction:
+            self.begin(header.producer_id, header.base_offset)
 
     def add(self, producer_id: int, epoch: int, batch: RetainedBatch, now_ms: int) -> None:
         """Account for ``batch``, the newest of its producer."""
         known = self._producers.pop(producer_id, None)
-        batches: tuple[RetainedBatch, ...] = (batch,)
-        if known is not None and known.epoch == epoch:
+        if known is None:
+            known = Producer(producer_id, epoch, (batch,), now_ms)
+        elif known.epoch == epoch and known.batches:
             last = known.batches[-1]
             joined = last.join(batch) if batch.is_joined or last.is_joined else None
             if joined is not None:
-                batches = (*known.batches[:-1], joined)
+                known.batches = (*known.batches[:-1], joined)
             else:
-                batches = known.batches[1 - RETAINED_BATCHES :] + batches
-        self._producers[producer_id] = Producer(producer_id, epoch, batches, now_ms)
+                known.batches = known.batches[1 - RETAINED_BATCHES :] + (batch,)
+            known.heard_ms = now_ms
+        else:
+            known.epoch, known.batches, known.heard_ms = epoch, (batch,), now_ms
+        self._producers[producer_id] = known
         if len(self._producers) > self.limit:
-            del self._producers[next(iter(self._producers))]
+            self._forget_one(known)
+
+    def _forget_one(self, newest: Producer) -> None:
+        for producer in self._producers.values():
+            if producer.transaction_start < 0 and producer is not newest:
+                del self._producers[producer.producer_id]
+                return
+
+    def begin(self, producer_id: int, offset: int) -> None:
+        """A transactional batch at ``offset`` was appended, and accounted for."""
+        producer = self._producers[producer_id]
+        self._verifications.pop(producer_id, None)
+        if producer.transaction_start < 0:
+            producer.transaction_start = offset
+            self._open[producer_id] = offset
+            self.has_transactions = True
+
+    def check_end(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, *, is_new_epoch: bool
+    ) -> bool:
+        """Check that a marker may end a producer's transaction; whether there already is one.
+
+        ``is_new_epoch``: the producer gets a new epoch with each end of a transaction, which is
+        that of the marker (KIP-890); else the marker's may be that of the records. Raises ApiError:
+        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return False
+        if coordinator_epoch < producer.coordinator_epoch:
+            raise ApiError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"a coordinator of epoch {producer.coordinator_epoch} has ended transactions of"
+                f" producer {producer_id}, this one has {coordinator_epoch}",
+            )
+        is_ended = is_new_epoch and producer.transaction_start < 0 and not producer.batches
+        if epoch == producer.epoch and is_ended and producer.coordinator_epoch >= 0:
+            return True
+        if epoch < producer.epoch or (is_new_epoch and epoch == producer.epoch):
+            raise _old_epoch(producer, epoch)
+        return False
+
+    def end(
+        self, producer_id: int, epoch: int, offset: int, marker: Marker, now_ms: int
+    ) -> AbortedTransaction | None:
+        """Account for a marker at ``offset``; the transaction that it aborted, if it did."""
+        self.has_transactions = True
+        self._verifications.pop(producer_id, None)
+        producer = self._hear(producer_id, epoch, now_ms)
+        producer.coordinator_epoch = max(producer.coordinator_epoch, marker.coordinator_epoch)
+        first, producer.transaction_start = producer.transaction_start, -1
+        if self._open.pop(producer_id, None) is None:
+            return None
+        heapq.heappush(self._ended, (first, offset))
+        if marker.is_commit:
+            return None
+        stable = next(iter(self._open.values()), offset + 1)
+        return AbortedTransaction(producer_id, first, offset, stable)
+
+    def hear(self, header: BatchHeader, now_ms: int) -> None:
+        """Account for a marker's batch that compaction has emptied: it ends nothing any more."""
+        self._hear(header.producer_id, header.producer_epoch, now_ms)
+
+    def _hear(self, producer_id: int, epoch: int, now_ms: int) -> Producer:
+        """A producer is heard of by a batch that has no sequence."""
+        producer = self._producers.pop(producer_id, None)
+        if producer is None:
+            producer = Producer(producer_id, epoch, (), now_ms)
+        elif producer.epoch < epoch:
+            producer.epoch, producer.batches = epoch, ()
+        producer.heard_ms = now_ms
+        self._producers[producer_id] = producer
+        if len(self._producers) > self.limit:
+            self._forget_one(producer)
+        return producer
+
+    def restore(self, entry: "SnapshotEntry", now_ms: int) -> None:
+        """Account for an entry of a snapshot, in its order."""
+        if entry.is_ended:
+            self.has_transactions = True
+            heapq.heappush(self._ended, (entry.transaction_start, entry.batch.last_offset))
+            return
+        if entry.batch.last_offset < 0:
+            producer = self._hear(entry.producer_id, entry.epoch, now_ms)
+        else:
+            self.add(entry.producer_id, entry.epoch, entry.batch, now_ms)
+            producer = self._producers[entry.producer_id]
+        producer.coordinator_epoch = entry.coordinator_epoch
+        if entry.transaction_start >= 0:
+            self.has_transactions = True
+            producer.transaction_start = entry.transaction_start
+            self._open[entry.producer_id] = entry.transaction_start
+
+    def restored(self) -> None:
+        """All entries of a snapshot are accounted for."""
+        self._open = dict(sorted(self._open.items(), key=_first_offset))
+
+    def entries(self) -> "Iterator[SnapshotEntry]":
+        """What a snapshot is to hold."""
+        for first, last in list(self._ended):
+            ended = RetainedBatch(-1, last, 0, -1)
+            yield SnapshotEntry(-1, -1, ended, transaction_start=first, is_ended=True)
+        for producer in self._producers.values():
+            newest = len(producer.batches) - 1
+            for at, batch in enumerate(producer.batches):
+                yield SnapshotEntry(
+                    producer.producer_id,
+                    producer.epoch,
+                    batch,
+                    producer.coordinator_epoch if at == newest else -1,
+                    producer.transaction_start if at == newest else -1,
+                )
+            if newest < 0:
+                yield SnapshotEntry(
+                    producer.producer_id,
+                    producer.epoch,
+                    RetainedBatch(-1, -1, 0, -1),
+                    producer.coordinator_epoch,
+                    producer.transaction_start,
+                )
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget the producers not heard of for ``expiration_ms``."""
+        """Forget the producers not heard of for ``expiration_ms``, but those in a transaction."""
+        for verification in list(self._verifications.values()):
+            if now_ms - verification.since_ms >= expiration_ms:
+                del self._verifications[verification.producer_id]
         for producer in self:
             if now_ms - producer.heard_ms < expiration_ms:
                 return
-            del self._producers[producer.producer_id]
+            if producer.transaction_start < 0:
+                del self._producers[producer.producer_id]
+
+
+def _first_offset(item: tuple[int, int]) -> int:
+    return item[1]
+
+
+def _check_transactional(header: BatchHeader) -> None:
+    if not header.in_transaction:
+        raise ApiError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {header.producer_id} is in a transaction, the batch is in none",
+        )
 
 
 def _stored_part(batches: tuple[RetainedBatch, ...], header: BatchHeader) -> StoredPart | None:
@@ -254,10 +521,38 @@ def _stored_part(batches: tuple[RetainedBatch, ...], header: BatchHeader) -> Sto
 
 
 def _out_of_order(header: BatchHeader, why: str) -> ApiError:
+    return _disorder(header.producer_id, header.base_sequence, why)
+
+
+def _disorder(producer_id: int, sequence: int, why: str) -> ApiError:
     return ApiError(
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"producer {header.producer_id}: sequence {header.base_sequence} {why}",
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"producer {producer_id}: sequence {sequence} {why}"
     )
+
+
+def _old_epoch(producer: Producer, epoch: int) -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {producer.producer_id} has epoch {producer.epoch}, this is of {epoch}",
+    )
+
+
+def take_marker(
+    producers: ProducerState,
+    aborted: AbortedTransactions,
+    header: BatchHeader,
+    marker: Marker | None,
+    now_ms: int,
+) -> None:
+    """Account for a transaction's marker; None: its batch is empty."""
+    if marker is None:
+        producers.hear(header, now_ms)
+        return
+    ended = producers.end(
+        header.producer_id, header.producer_epoch, header.base_offset, marker, now_ms
+    )
+    if ended is not None:
+        aborted.add(ended)
 
 
 VERSION: Final = 1
@@ -266,7 +561,9 @@ _HEADER: Final = struct.Struct(">hI")
 _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
 _NONE: Final = -1
-_JOINED: Final = -2
+_JOINED: Final = -1_000_000
+_ENDED: Final = -2_000_000_000
+_OLD_JOINED: Final = -2
 
 
 # Producer state on disk, so that opening a log need not read it all.
@@ -281,17 +578,23 @@ _JOINED: Final = -2
 # then for each entry:
 # producer id           int64
 # epoch                 int16
-# last sequence         int32
-# last offset           int64
+# last sequence         int32, -1: the epoch has no batch
+# last offset           int64, -1 likewise
 # offset delta          int32, last sequence less first
 # timestamp             int64, greatest of the batch
-# coordinator epoch     int32, -1: no transaction was ended; -2: the entry is joined (ours)
+# coordinator epoch     int32, -1: no transaction was ended; see below
 # transaction start     int64, -1: no transaction is open
 # ===================== ============================================================
 #
 # Kafka keeps one entry for each producer: its last batch. Here a producer's last five follow one
 # another, oldest first, so that a restart does not forget what may still be sent again; Kafka's own
-# reader takes the last of them, which is the same.
+# reader takes the last of them, which is the same. Where an entry is joined (ours), 1,000,000 is
+# taken from its coordinator epoch, so that of one without a coordinator it is -1,000,001; -2 there
+# means the same, in snapshots of former versions.
+#
+# An entry of no producer (id -1, coordinator epoch -2,000,000,000) is a transaction (ours): it was
+# ended by a marker at the last offset, which was perhaps not below the high watermark yet. The
+# timestamp is its first offset.
 #
 # Crash policy: a snapshot that does not check is removed, and the one before it is used; without
 # any, producer state is rebuilt from the log.
@@ -301,28 +604,56 @@ class BadSnapshot(ValueError):  # noqa: N818 - what was found
     """A snapshot that is torn, damaged or of an unknown version."""
 
 
+class SnapshotEntry(NamedTuple):
+    """An entry: one of a producer's last batches, and what is known of its transactions.
+
+    ``is_ended``: a transaction of no matter whom, from ``transaction_start`` to the marker at the
+    batch's last offset.
+    """
+
+    producer_id: int
+    epoch: int
+    batch: RetainedBatch
+    coordinator_epoch: int = -1
+    transaction_start: int = -1
+    is_ended: bool = False
+
+
 def encode_snapshot(producers: ProducerState) -> bytes:
     """The file's content."""
-    entries = [
-        _ENTRY.pack(
-            producer.producer_id,
-            producer.epoch,
-            batch.last_sequence,
-            batch.last_offset,
-            batch.offset_delta,
-            batch.timestamp,
-            _JOINED if batch.is_joined else _NONE,
-            _NONE,
-        )
-        for producer in producers
-        for batch in producer.batches
-    ]
+    entries = [_encode(entry) for entry in producers.entries()]
     body = _COUNT.pack(len(entries)) + b"".join(entries)
     return _HEADER.pack(VERSION, crc32c(body)) + body
 
 
-def decode_snapshot(data: bytes) -> list[tuple[int, int, RetainedBatch]]:
-    """Producer id, epoch and batch of each entry. Raises BadSnapshot."""
+def _encode(entry: SnapshotEntry) -> bytes:
+    sequence, offset, delta, timestamp, is_joined = entry.batch
+    epoch, start = entry.coordinator_epoch, entry.transaction_start
+    if entry.is_ended:
+        timestamp, epoch, start = start, _ENDED, _NONE
+    elif is_joined:
+        epoch += _JOINED
+    return _ENTRY.pack(
+        entry.producer_id, entry.epoch, sequence, offset, delta, timestamp, epoch, start
+    )
+
+
+def _decode(fields: tuple[int, ...]) -> SnapshotEntry:
+    producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, start = fields
+    if coordinator_epoch == _ENDED:
+        ended = RetainedBatch(sequence, offset, delta, _NONE)
+        return SnapshotEntry(producer_id, epoch, ended, _NONE, timestamp, True)
+    is_joined = coordinator_epoch < _NONE
+    if coordinator_epoch == _OLD_JOINED:
+        coordinator_epoch = _NONE
+    elif is_joined:
+        coordinator_epoch -= _JOINED
+    batch = RetainedBatch(sequence, offset, delta, timestamp, is_joined)
+    return SnapshotEntry(producer_id, epoch, batch, coordinator_epoch, start)
+
+
+def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
+    """The entries, in their order. Raises BadSnapshot."""
     if len(data) < _HEADER.size + _COUNT.size:
         raise BadSnapshot(f"{len(data)} bytes are too few")
     version, crc = _HEADER.unpack_from(data)
@@ -334,12 +665,7 @@ def decode_snapshot(data: bytes) -> list[tuple[int, int, RetainedBatch]]:
     (count,) = _COUNT.unpack_from(body)
     if count * _ENTRY.size != len(body) - _COUNT.size:
         raise BadSnapshot(f"{count} entries do not fit {len(body)} bytes")
-    return [
-        (producer_id, epoch, RetainedBatch(sequence, offset, delta, timestamp, mark == _JOINED))
-        for producer_id, epoch, sequence, offset, delta, timestamp, mark, _ in _ENTRY.iter_unpack(
-            body[_COUNT.size :]
-        )
-    ]
+    return [_decode(fields) for fields in _ENTRY.iter_unpack(body[_COUNT.size :])]
 
 
 _logger = logging.getLogger(__name__)
@@ -378,8 +704,9 @@ class SnapshotFiles:
         if found is None:
             return ProducerState(limit, start_offset)
         state = ProducerState(limit, found[0])
-        for producer_id, epoch, batch in found[1]:
-            state.add(producer_id, epoch, batch, now_ms)
+        for entry in found[1]:
+            state.restore(entry, now_ms)
+        state.restored()
         return state
 
     def newest_good(

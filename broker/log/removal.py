@@ -178,6 +178,7 @@ class RecordRemover:
             first = state.segments[0].base_offset
             state.log_start_offset = max(state.log_start_offset, first)
             state.epochs.truncate_from_start(state.log_start_offset)
+            state.aborted.forget_before(first)
             self._flusher.forget(gone)
         for at, segment in enumerate(gone):
             try:
@@ -301,7 +302,12 @@ class RecordRemover:
         state.epochs.truncate_from_end(end_offset)
         self._flusher.save_epochs()
         state.producers = load_producers(
-            state.cache.files, state.directory, state.segments, state.config, state.clock.time_ms()
+            state.cache.files,
+            state.directory,
+            state.segments,
+            state.config,
+            state.clock.time_ms(),
+            state.aborted,
         )
         state.controls = load_controls(
             state.cache.files, state.directory, state.segments, state.make_fold
@@ -341,6 +347,7 @@ class RecordRemover:
             except OSError as error:
                 raise state.health.fail(f"truncate {state.directory}", error) from error
             state.producers = ProducerState(state.config.max_producers, offset)
+            state.aborted.clear(offset)
             state.controls = Controls(state.make_fold())
             state.log_start_offset = offset
             self._flusher.restart_at(offset)

@@ -72,6 +72,7 @@ class LogState:
         self.log_start_offset = opened.log_start_offset
         self.epochs = opened.epochs
         self.producers = opened.producers
+        self.aborted = opened.aborted
         self.make_fold = shared.make_fold
         self.controls = opened.controls
         self.has_hidden = opened.has_hidden  # or had: whether there are batches to be kept back

@@ -58,7 +58,15 @@ Offsets without a record, of hidden batches for instance, are done together with
 A change of records that are done already changes nothing of them: now and then all before the start
 of a group is ARCHIVED again, so that replicas that begin with what is left of a log know the group.
 
-Types 0 and 1 are Kafka's own: a transaction's abort and commit.
+Types 0 and 1 are Kafka's own, in batches that are transactional, and so not hidden: the markers that
+end transactions (KIP-98). One marker is a batch with one record; its value:
+
+====== ==== =================================================================
+offset size field
+====== ==== =================================================================
+0      2    version, 0
+2      4    epoch of the transaction coordinator that had it written
+====== ==== =================================================================
 """
 
 import struct
@@ -78,6 +86,8 @@ from qbus.records.header import (
 )
 
 _CONTROL: Final = 0x20
+_TRANSACTIONAL: Final = 0x10
+_MARKER: Final = struct.Struct(">hi")
 _KEY: Final = struct.Struct(">hh")
 _INT64: Final = struct.Struct(">q")
 _VERSION: Final = 0
@@ -102,6 +112,20 @@ class ControlType(IntEnum):
     BOUND = 1005
     SHARED = 1010
     RESULT = 1011
+
+
+class MarkerType(IntEnum):
+    """How a marker ends a transaction."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+class Marker(NamedTuple):
+    """The end of a transaction, as its marker says."""
+
+    is_commit: bool
+    coordinator_epoch: int
 
 
 class ChangeKind(IntEnum):
@@ -379,6 +403,40 @@ def control_batch(
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
     )
+
+
+def marker_batch(
+    producer_id: int, producer_epoch: int, marker: Marker, timestamp: int
+) -> bytearray:
+    """The batch that ends a producer's transaction. Its offset and leader epoch are set later."""
+    from qbus.records.encode import build_batch  # noqa: PLC0415 - loads the codec
+
+    kind = MarkerType.COMMIT if marker.is_commit else MarkerType.ABORT
+    value = _MARKER.pack(_VERSION, marker.coordinator_epoch)
+    return build_batch(
+        [(_KEY.pack(_VERSION, kind), value, (), timestamp)],
+        attributes=_CONTROL | _TRANSACTIONAL,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=_NONE,
+    )
+
+
+def read_marker(batch: Buffer) -> Marker | None:
+    """The marker that a transactional control batch holds.
+
+    None if it holds none: compaction has emptied it, or it is of a type that is not known. Raises
+    CorruptBatch.
+    """
+    for record in iter_records(batch):
+        key, value = record.key or b"", record.value or b""
+        if len(key) < _KEY.size or len(value) < _MARKER.size:
+            raise CorruptBatch("a transaction's marker is cut")
+        kind: int = _KEY.unpack_from(key)[1]
+        epoch: int = _MARKER.unpack_from(value)[1]
+        if kind in (MarkerType.ABORT, MarkerType.COMMIT):
+            return Marker(kind == MarkerType.COMMIT, epoch)
+    return None
 
 
 def iter_control(batch: Buffer) -> Iterator[ControlRecord]:

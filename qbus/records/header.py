@@ -11,7 +11,8 @@ offset size field                    notes
 16     1    magic                    2
 17     4    CRC                      CRC-32C of everything from byte 21 on
 21     2    attributes               bits 0-2 compression, 3 timestamp type, 4 transactional,
-                                     5 control, 6 delete horizon; ours, in hidden batches: 7 delayed
+                                     5 control, 6 delete horizon; ours, in hidden batches: 7 delayed,
+                                     8 of a transaction
 23     4    last offset delta
 27     8    base timestamp           milliseconds since the Unix epoch; -1 unknown
 35     8    max timestamp
@@ -59,6 +60,7 @@ _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _DELAYED: Final = 0x80
+_HIDDEN_TRANSACTIONAL: Final = 0x100
 
 
 @cache
@@ -195,6 +197,20 @@ class BatchHeader(NamedTuple):
         return self.attributes & (hidden_and_delayed | _TRANSACTIONAL) == hidden_and_delayed
 
     @property
+    def is_marker(self) -> bool:
+        """Whether it is Kafka's control batch that ends a transaction."""
+        ends = _CONTROL | _TRANSACTIONAL
+        return self.attributes & ends == ends
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether its records count only once a marker has committed their transaction."""
+        attributes = self.attributes
+        if attributes & _CONTROL:
+            return attributes & (_TRANSACTIONAL | _HIDDEN_TRANSACTIONAL) == _HIDDEN_TRANSACTIONAL
+        return attributes & _TRANSACTIONAL != 0
+
+    @property
     def has_producer_id(self) -> bool:
         """Whether an idempotent or transactional producer wrote the batch."""
         return self.producer_id >= 0
@@ -251,10 +267,14 @@ def set_log_append_time(buf: bytearray | memoryview, ms: int, pos: int = 0) -> N
 def hide_delayed(buf: bytearray | memoryview, ms: int) -> None:
     """Make the batch in ``buf`` one that holds its records until they are due; compute its CRC.
 
-    Its maximum timestamp is ``ms`` from now on: when the broker took it in.
+    Its maximum timestamp is ``ms`` from now on: when the broker took it in. Of a transaction's batch
+    another bit says so: a control batch that is transactional would be a marker.
     """
     header = read_header(buf)
-    _ATTRIBUTES.pack_into(buf, _CRC_FROM, header.attributes | _CONTROL | _DELAYED)
+    attributes = header.attributes | _CONTROL | _DELAYED
+    if header.is_transactional:
+        attributes = attributes & ~_TRANSACTIONAL | _HIDDEN_TRANSACTIONAL
+    _ATTRIBUTES.pack_into(buf, _CRC_FROM, attributes)
     _MAX_TIMESTAMP.pack_into(buf, _MAX_TIMESTAMP_AT, ms)
     _set_crc(buf, 0, header.size)
 
