@@ -65,6 +65,15 @@ class PartitionFold:
         """See :class:`~qbus.broker.log.controls.Fold`."""
         self.delays.delivered(announcement)
 
+    @property
+    def awaits_markers(self) -> bool:
+        """See :class:`~qbus.broker.log.controls.Fold`."""
+        return self.delays.awaits_markers
+
+    def ended(self, producer_id: int, *, is_commit: bool) -> None:
+        """See :class:`~qbus.broker.log.controls.Fold`."""
+        self.delays.ended(producer_id, is_commit=is_commit)
+
     def succeed(self, former: Fold) -> None:
         """See :class:`~qbus.broker.log.controls.Fold`."""
         self.delays.succeed(former)

@@ -166,6 +166,7 @@ class Carrying:
         ApiError, OSError.
         """
         before = self._fold.carried_count
+        offset = min(offset, self._fold.first_undecided)  # those may come to nothing
         try:
             limit = await self._carry_readable(offset)
             if self._is_stopped:

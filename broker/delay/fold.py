@@ -7,7 +7,12 @@ Content of a snapshot, all integers little-endian: the bound (8 bytes, signed), 
 of runs of carried records and of rescheduled ones (4 each); for each slot its start (8), the number
 of records (4), then 8 and 4 bytes for each; for each run the number (4), then original offsets and
 places (8 each); for each rescheduled one where it lies and when it is due (8 each). If the log may
-lack records that its source holds back, then how many at most, and the end of the gap (8 each).
+lack records that its source holds back, or there are open transactions, then how many it may lack
+at most, and the end of the gap (8 each). For each open transaction the producer's id (8), the
+number of its records (4), then for each its due time, offset and hash of the key (8, 8 and 4).
+
+Delayed records of a transaction are *undecided* until it ends: only if it is committed are they
+held back for delivery, else they are nothing. Retention keeps them meanwhile.
 """
 
 import struct
@@ -17,7 +22,14 @@ from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from qbus.delay import read_order
-from qbus.records import BatchHeader, Buffer, CorruptBatch, crc32c, iter_records
+from qbus.records import (
+    BatchHeader,
+    Buffer,
+    ConsumerRecord,
+    CorruptBatch,
+    crc32c,
+    iter_records,
+)
 from qbus.records.control import (
     Announcement,
     ControlRecord,
@@ -30,7 +42,7 @@ from qbus.records.control import (
 )
 
 from ..log.controls import Fold
-from .schedule import Schedule
+from .schedule import MAX_OFFSET, Schedule
 
 F = TypeVar("F")
 
@@ -38,6 +50,7 @@ _START: Final = struct.Struct("<qIII")
 _SLOT: Final = struct.Struct("<qI")
 _COUNT: Final = struct.Struct("<I")
 _PAIR: Final = struct.Struct("<qq")
+_UNDECIDED: Final = struct.Struct("<qqI")
 
 
 def hash_of(key: bytes | None) -> int:
@@ -45,6 +58,7 @@ def hash_of(key: bytes | None) -> int:
     return 0 if key is None else crc32c(key)
 
 
+_NO_OFFSET: Final = MAX_OFFSET
 SPREAD: Final = 2_000  # records brought near at a time
 
 
@@ -115,12 +129,15 @@ class DelayFold:
         "maybe_missing",
         "rescheduled",
         "schedule",
+        "undecided",
     )
 
     def __init__(self) -> None:
         self.schedule = Schedule()
         self.carried = CarriedRecords()
         self.rescheduled: dict[int, int] = {}  # due times of those that have another one
+        # Due times, offsets and hashes of keys in open transactions, by the producer's id.
+        self.undecided: dict[int, list[tuple[int, int, int]]] = {}
         self.bound = 0  # no delayed record lies before it
         # Of a copy that was overtaken by its source's retention: how many of the records that it
         # held back before the gap may have been carried to where it has not come yet. A BOUND of
@@ -138,13 +155,29 @@ class DelayFold:
 
     @property
     def pending(self) -> int:
-        """How many records are held back."""
-        return self.schedule.count
+        """How many records are held back, those of open transactions included."""
+        count = self.schedule.count
+        for entries in self.undecided.values():
+            count += len(entries)
+        return count
+
+    @property
+    def first_undecided(self) -> int:
+        """The first offset of an undecided record; one that no record has if there are none."""
+        first = _NO_OFFSET
+        for entries in self.undecided.values():
+            first = min(first, entries[0][1])
+        return first
 
     @property
     def needed_from(self) -> int | None:
         """See :class:`~qbus.broker.log.controls.Fold`."""
-        return self.bound if self.schedule.count else None
+        return self.bound if self.schedule.count or self.undecided else None
+
+    @property
+    def awaits_markers(self) -> bool:
+        """See :class:`~qbus.broker.log.controls.Fold`."""
+        return bool(self.undecided)
 
     @property
     def done_before(self) -> int | None:
@@ -180,6 +213,9 @@ class DelayFold:
 
         self._begin(header.base_offset)
         self._pass_time(header.max_timestamp)
+        if header.in_transaction:
+            self._put_off(header, decode_records(batch, header, "", 0))
+            return
         add = self.schedule.add
         if self.expected is not None and self.expected[0] == header.crc:
             offset = header.base_offset
@@ -195,8 +231,29 @@ class DelayFold:
             if order is not None:
                 add(order.due, record.offset, hash_of(record.key))
 
+    def _put_off(self, header: BatchHeader, records: Sequence[ConsumerRecord]) -> None:
+        """Keep the records of a transaction's batch until it ends."""
+        entries: list[tuple[int, int, int]] = []
+        for record in records:
+            try:
+                order = read_order(record.headers, header.max_timestamp)
+            except ValueError as error:
+                raise CorruptBatch(str(error)) from error
+            if order is not None:
+                entries.append((order.due, record.offset, hash_of(record.key)))
+        if entries:
+            self.undecided.setdefault(header.producer_id, []).extend(entries)
+
+    def ended(self, producer_id: int, *, is_commit: bool) -> None:
+        """See :class:`~qbus.broker.log.controls.Fold`."""
+        entries = self.undecided.pop(producer_id, None)
+        if entries is not None and is_commit:
+            self.schedule.moves += 1
+            for due, offset, key_hash in entries:
+                self.schedule.add(due, offset, key_hash)
+
     def _begin(self, offset: int) -> None:
-        if not self.schedule.count:
+        if not self.schedule.count and not self.undecided:
             self.bound = offset
 
     def control(self, record: ControlRecord) -> None:
@@ -215,9 +272,10 @@ class DelayFold:
     def _move_bound(self, bound: int, stands_at: int) -> None:
         self.bound = bound
         if bound > stands_at:  # it stands in a gap of a mirrored log: none is left
-            self.maybe_missing += self.schedule.count
+            self.maybe_missing += self.pending
             self.gap_end = bound
             self.schedule, self.rescheduled = Schedule(), {}
+            self.undecided = {}
         elif bound >= self.gap_end:
             self.maybe_missing = self.gap_end = 0
         self.carried.forget_before(bound)
@@ -272,8 +330,11 @@ class DelayFold:
             parts += (_SLOT.pack(start, len(hashes) // 4), entries, hashes)
         parts += self.carried.dump()
         parts += [_PAIR.pack(offset, due) for offset, due in self.rescheduled.items()]
-        if self.maybe_missing:
+        if self.maybe_missing or self.undecided:
             parts.append(_PAIR.pack(self.maybe_missing, self.gap_end))
+        for producer_id, entries in self.undecided.items():
+            parts.append(_SLOT.pack(producer_id, len(entries)))
+            parts += [_UNDECIDED.pack(*entry) for entry in entries]
         return parts
 
     def restore(self, content: Buffer) -> None:
@@ -294,9 +355,17 @@ class DelayFold:
         maybe_missing = gap_end = 0
         if not reader.is_at_end:
             maybe_missing, gap_end = reader.take(_PAIR)
-        reader.finish()
+        undecided: dict[int, list[tuple[int, int, int]]] = {}
+        while not reader.is_at_end:
+            producer_id, count = reader.take(_SLOT)
+            entries: list[tuple[int, int, int]] = []
+            for _ in range(count):
+                due, offset, key_hash = reader.take(_UNDECIDED)
+                entries.append((due, offset, key_hash))
+            undecided[producer_id] = entries
         self.schedule, self.carried, self.rescheduled = schedule, carried, rescheduled
         self.bound = bound
+        self.undecided = undecided
         self.maybe_missing, self.gap_end = maybe_missing, gap_end
 
 
@@ -321,7 +390,3 @@ class _Reader:
     @property
     def is_at_end(self) -> bool:
         return self._at == len(self._content)
-
-    def finish(self) -> None:
-        if self._at != len(self._content):
-            raise ValueError(f"{len(self._content) - self._at} bytes follow the snapshot")

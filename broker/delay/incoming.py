@@ -11,7 +11,7 @@ from qbus.delay import BY_KEY
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import BatchHeader, read_header
 
-from ..log import AppendInfo, StoredPart
+from ..log import AppendInfo, StoredPart, Verification
 from .delayed_partition import DelayedPartition
 from .held import HeldRecord
 from .intake import (
@@ -24,6 +24,7 @@ from .intake import (
     to_append,
 )
 
+_MAX_SEQUENCE: Final = 2**31 - 1
 _FEW: Final = 16  # orders that are looked up at once
 _UNKNOWN: Final = -1  # an offset
 
@@ -32,8 +33,15 @@ class NewBatch:
     """A batch that is to be appended, or what is missing of one whose ``beginning`` is stored."""
 
     def __init__(
-        self, delayed: DelayedPartition, taken: Taken, acks: int, beginning: StoredPart | None
+        self,
+        delayed: DelayedPartition,
+        taken: Taken,
+        acks: int,
+        beginning: StoredPart | None,
+        verification: Verification | None = None,
     ) -> None:
+        """``verification``: that of a transaction's first batch."""
+        self._verification = verification
         self._delayed = delayed
         self._taken = taken
         self._acks = acks
@@ -80,6 +88,13 @@ class NewBatch:
                 raise ApiError(partition.error)
             if log.stored_part(taken.header) != self._beginning:
                 raise StoredMeanwhileError(taken.batch)
+        if (header := taken.header).is_transactional:
+            partition.check_transaction(
+                header.producer_id,
+                header.producer_epoch,
+                self._verification,
+                (header.base_sequence + taken.stored) & _MAX_SEQUENCE,
+            )
         batches, orders = to_append(taken, self._targets, fold, log.config, log.log_end_offset)
         if taken.held:
             fold.expected = read_header(batches).crc, taken.held

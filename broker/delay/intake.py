@@ -30,7 +30,7 @@ from qbus.records.control import (
     iter_control,
 )
 from qbus.records.decode import records_of
-from qbus.records.header import hide_delayed
+from qbus.records.header import hide_delayed, set_transactional
 from qbus.records.plain import may_have_headers
 
 from ..log import Log, LogConfig, StoredPart
@@ -143,8 +143,21 @@ def take_in(
         for number, (record, order) in enumerate(zip(records, orders, strict=True))
         if number >= stored
     ]
+    if header.is_transactional:
+        _refuse_orders(items)
     _check_room([item.number for item in items if item.kind is _Kind.HELD], config, fold)
     return Taken(header, batch, items, now_ms, [], stored)
+
+
+def _refuse_orders(items: Sequence[_Item]) -> None:
+    """Refuse what would be done at once, and could not be undone where a transaction is aborted."""
+    errors = [
+        (item.number, "a transaction cannot cancel or reschedule delayed records")
+        for item in items
+        if item.kind is _Kind.ORDER
+    ]
+    if errors:
+        raise RecordsRefusedError(errors)
 
 
 def _read(
@@ -267,6 +280,8 @@ def to_append(
             out += control_batch(records, taken.now_ms, **_sequence(taken.header, items[0].number))
         else:
             batch = _batch_of(items, taken.header)
+            if taken.header.is_transactional:
+                set_transactional(batch)
             if kind is _Kind.HELD:
                 hide_delayed(batch, taken.now_ms)
                 for item in items:

@@ -9,6 +9,7 @@ from qbus.clock import Clock
 from qbus.errors import ApiError, CorruptBatch, ErrorCode
 from qbus.records.plain import plain_header
 
+from ..log import Verification
 from ..partition.background_tasks import BackgroundTasks
 from ..partition.partition import Partition, PartitionListener
 from .dead_lettering import DeadLetterTopics
@@ -82,8 +83,16 @@ class DelayService(PartitionListener):
         """What is delayed of a partition, if it is led here."""
         return self._led.get(partition)
 
-    def intake(self, partition: Partition, batch: memoryview, acks: int) -> PartitionIntake | None:
+    def intake(
+        self,
+        partition: Partition,
+        batch: memoryview,
+        acks: int,
+        verification: Verification | None = None,
+    ) -> PartitionIntake | None:
         """What is to become of a producer's batch; None: it is to be appended as it is.
+
+        ``verification``: that of a transaction's first batch.
 
         Where delays were switched off, it is, unless it comes again and is stored at least in part.
         Raises RecordsRefusedError, and ApiError as :meth:`Partition.append` does.
@@ -104,7 +113,7 @@ class DelayService(PartitionListener):
             return StoredBatch(delayed, header, stored)
         count = 0 if stored is None else stored.records_count
         taken = take_in(batch, header, log.config, delayed.fold, now_ms, count)
-        return None if taken is None else NewBatch(delayed, taken, acks, stored)
+        return None if taken is None else NewBatch(delayed, taken, acks, stored, verification)
 
     def may_hold(self, batch: memoryview) -> bool:
         """Whether a batch has to be looked at closely: damaged, or with a header."""
@@ -135,6 +144,18 @@ class DelayService(PartitionListener):
         known = self._led.pop(partition, None)
         if known is not None:
             known.stop()
+
+    def transaction_ended(
+        self,
+        partition: Partition,
+        producer_id: int,  # noqa: ARG002
+        epoch: int,  # noqa: ARG002
+        committed: bool,
+    ) -> None:
+        """See :class:`PartitionListener`."""
+        known = self._led.get(partition) if committed else None
+        if known is not None:
+            known.wake()
 
     def closed(self, partition: Partition) -> None:
         """See :class:`PartitionListener`."""

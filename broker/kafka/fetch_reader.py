@@ -13,7 +13,12 @@ from time import perf_counter
 from typing import Final, Protocol
 
 from qbus.errors import ApiError, ErrorCode
-from qbus.wire.messages.fetch import FetchPartition, FetchResponse, PartitionData
+from qbus.wire.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchResponse,
+    PartitionData,
+)
 
 from ..log import LogSlice, VisibleRecords
 from ..partition.partition import Partition
@@ -65,6 +70,11 @@ class FetchTarget:
         return self.partition.visible_end
 
     @property
+    def last_stable_offset(self) -> int:
+        """What the answer says of how far transactions have ended."""
+        return self.partition.committed_end
+
+    @property
     def sees_hidden(self) -> bool:
         """See :class:`~qbus.broker.partition.purgatory.Watcher`."""
         return False
@@ -76,6 +86,9 @@ class FetchTarget:
         return self.partition.log.read_visible(
             self.wanted.fetch_offset, max_bytes, self.limit, min_one_batch, wait=wait
         )
+
+    def keep_aborted(self, records: LogSlice | VisibleRecords) -> None:
+        """Take down which of ``records`` the client is not to count, if it asked for that."""
 
     def check(self) -> ErrorCode:
         """Return why this may not be read here in the leader epoch that the client knows, if so."""
@@ -119,6 +132,51 @@ class FetchTarget:
         self.data.records = NO_RECORDS
 
 
+class CommittedFetchTarget(FetchTarget):
+    """One for a consumer of committed records: up to the last stable offset.
+
+    Records of aborted transactions are sent, too: the answer tells which transactions those are.
+    """
+
+    __slots__ = ()
+
+    @property
+    def limit(self) -> int:
+        """The offset before which records may be read."""
+        return self.partition.committed_end
+
+    def keep_aborted(self, records: LogSlice | VisibleRecords) -> None:
+        """Take down the aborted transactions that ``records`` may be of."""
+        log = self.partition.log
+        if log.has_transactions:
+            self.data.aborted_transactions = [
+                AbortedTransaction(
+                    producer_id=aborted.producer_id, first_offset=aborted.first_offset
+                )
+                for aborted in log.aborted_between(self.wanted.fetch_offset, records.next_offset)
+            ]
+
+    def watch(self, waiter: FetchWaiter) -> None:
+        """Tell ``waiter`` of what is committed."""
+        self._waiter = waiter
+        self.partition.committed_watchers[self] = None
+
+    def unwatch(self) -> None:
+        """Tell nobody any more."""
+        self._waiter = None
+        self.partition.committed_watchers.pop(self, None)
+
+    def drop_records(self) -> None:
+        """Release the records, to read them again later."""
+        super().drop_records()
+        self.data.aborted_transactions = []
+
+    def fail(self, code: ErrorCode) -> None:
+        """Answer with an error."""
+        super().fail(code)
+        self.data.aborted_transactions = []
+
+
 class HiddenFetchTarget(FetchTarget):
     """One whose hidden batches are sent, too."""
 
@@ -133,6 +191,11 @@ class HiddenFetchTarget(FetchTarget):
     def high_watermark(self) -> int:
         """What the answer says of how far batches are acknowledged."""
         return self.partition.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """What the answer says of how far transactions have ended."""
+        return self.partition.last_stable_offset
 
     @property
     def sees_hidden(self) -> bool:
@@ -193,7 +256,8 @@ class FetchReader:
             return
         log = target.partition.log
         offset, start, limit = wanted.fetch_offset, log.log_start_offset, target.limit
-        data.high_watermark = data.last_stable_offset = target.high_watermark
+        data.high_watermark = target.high_watermark
+        data.last_stable_offset = target.last_stable_offset
         data.log_start_offset = start
         if start <= offset < limit:
             self._read_log(target)
@@ -222,6 +286,7 @@ class FetchReader:
                 return
             warm = not records.needs_verification and records.is_cached()
             if warm:
+                target.keep_aborted(records)
                 target.data.records = to_send(records)
         except BlockingIOError:
             warm = False
@@ -267,6 +332,7 @@ class ColdRead:
             if records is not None:
                 self._records = records
                 records.warm()
+                self._target.keep_aborted(records)
                 self._target.data.records = to_send(records)
         except ApiError as error:
             self._fail(error.code)

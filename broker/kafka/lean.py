@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 Parts = list[Part]
 
+_ATTRIBUTES_AT: Final = 22  # their low byte
+_TRANSACTIONAL: Final = 0x10
+
 
 def produce(broker: "Broker", frame: memoryview) -> Parts | Delayed[Parts] | None:
     """Append the one batch of a Produce request, and answer as ``acks`` asks for."""
@@ -71,7 +74,12 @@ def produce(broker: "Broker", frame: memoryview) -> Parts | Delayed[Parts] | Non
 
 
 def _takes_as_is(broker: "Broker", partition: Partition, batch: memoryview) -> bool:
-    """Whether the log gets the batch as it came: not compressed anew, nothing of it held back."""
+    """Whether the log gets the batch as it came: not compressed anew, nothing of it held back.
+
+    One of a transaction needs a transactional id, which no plain request has.
+    """
+    if len(batch) > _ATTRIBUTES_AT and batch[_ATTRIBUTES_AT] & _TRANSACTIONAL:
+        return False
     config = partition.log.config
     return config.compression_type == PRODUCER and not (
         config.qbus_delay_enable and broker.delays.may_hold(batch)
@@ -133,7 +141,13 @@ def fetch(broker: "Broker", frame: memoryview) -> Parts | None:
     partition = replicas.get_partition(topic, index)
     if partition is None or partition.check(leader_epoch):
         return None
-    high_watermark, log_start = partition.visible_end, partition.log.log_start_offset
+    log = partition.log
+    high_watermark, log_start = partition.visible_end, log.log_start_offset
+    stable = high_watermark
+    if log.has_transactions:
+        if is_committed:  # it is to be told of aborted ones
+            return None
+        stable = partition.committed_end
     if not log_start <= offset < high_watermark:
         return None
     records = _cached(partition, offset, min(partition_most, most, replicas.fetch_max_bytes))
@@ -146,8 +160,7 @@ def fetch(broker: "Broker", frame: memoryview) -> Parts | None:
         correlation_id,
         topic,
         index,
-        high_watermark,
-        log_start,
+        (high_watermark, stable, log_start),
         size,
         is_committed=is_committed,
     )

@@ -511,7 +511,7 @@ class RunWriter:
                 start = state.log_start_offset
                 return AppendInfo(last, last, _NO_TIMESTAMP, start, duplicate=True)
         batch = marker_batch(producer_id, producer_epoch, marker, now_ms)
-        return self.append_own(batch, leader_epoch)
+        return self.append_own(batch, leader_epoch)._replace(size=len(batch))
 
     def _runs(self, headers: Sequence[BatchHeader]) -> Iterator[Sequence[BatchHeader]]:
         """Batches to write at once: all that fit into the active segment, else one by one."""

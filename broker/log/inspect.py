@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import Generic, TypeVar
 
 from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
+from qbus.records.control import read_marker
 
 from .checkpoints import decode_epochs, decode_offsets, decode_partition_metadata
 from .controls import Fold, MakeFold, decode_controls
@@ -24,8 +25,9 @@ from .names import (
     numbered,
     parse_numbered,
 )
-from .producers import RetainedBatch, decode_snapshot
+from .producers import SnapshotEntry, decode_snapshot
 from .recovery import next_batch
+from .transactions import AbortedTransaction, read_aborted
 
 Entry = TypeVar("Entry")
 
@@ -98,12 +100,11 @@ class IndexReport(Generic[Entry]):
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerReport:
-    """An entry of a ``.snapshot``: one of a producer's last batches."""
+class AbortedReport:
+    """An entry of a ``.txnindex``."""
 
-    producer_id: int
-    epoch: int
-    batch: RetainedBatch
+    entry: AbortedTransaction
+    problems: tuple[Problem, ...] = ()
 
 
 def inspect_log(
@@ -286,10 +287,44 @@ def inspect_controls(path: str, make_fold: MakeFold, files: Files | None = None)
     return decode_controls(read_file(files or OsFiles(), path), make_fold)
 
 
-def inspect_snapshot(path: str, files: Files | None = None) -> list[ProducerReport]:
+def inspect_transaction_index(path: str, files: Files | None = None) -> IndexReport[AbortedReport]:
+    """Every entry of a ``.txnindex``, checked against the ``.log`` beside it if there is one.
+
+    Raises OSError, ValueError.
+    """
+    files = files or OsFiles()
+    base = _base_offset(path)
+    log_path = _log_beside(path, base)
+    markers = set(_aborting_markers(log_path, files)) if files.exists(log_path) else None
+    entries, problem = read_aborted(read_file(files, path))
+    reports: list[AbortedReport] = []
+    for entry in entries:
+        problems: tuple[Problem, ...] = ()
+        if markers is not None and (entry.producer_id, entry.last_offset) not in markers:
+            message = f"no marker at offset {entry.last_offset} aborts its producer's transaction"
+            problems = (Problem(ProblemKind.MISMATCH, message),)
+        reports.append(AbortedReport(entry, problems))
+    whole = (Problem(ProblemKind.TRUNCATED, problem),) if problem else ()
+    return IndexReport(reports, whole)
+
+
+def _aborting_markers(log_path: str, files: Files) -> Iterator[tuple[int, int]]:
+    """Producer id and offset of each marker that aborts a transaction."""
+    file = files.open(log_path)
+    for report in inspect_log(log_path, files, gaps=True):
+        header = report.header
+        if header is not None and header.is_marker:
+            try:
+                marker = read_marker(file.read_at(report.position, report.size))
+            except CorruptBatch:
+                continue
+            if marker is not None and not marker.is_commit:
+                yield header.producer_id, header.base_offset
+
+
+def inspect_snapshot(path: str, files: Files | None = None) -> list[SnapshotEntry]:
     """Every entry of a ``.snapshot``. Raises OSError, BadSnapshot."""
-    entries = decode_snapshot(read_file(files or OsFiles(), path))
-    return [ProducerReport(producer_id, epoch, batch) for producer_id, epoch, batch in entries]
+    return decode_snapshot(read_file(files or OsFiles(), path))
 
 
 def inspect_epochs(path: str, files: Files | None = None) -> list[EpochStart]:

@@ -185,10 +185,14 @@ class Log:
         """Whether there are transactions; without, all below the high watermark is stable."""
         return self._state.producers.has_transactions
 
+    def advance_stable(self, high_watermark: int) -> None:
+        """The high watermark is here now, and does not go back unless records are cut off."""
+        self._state.producers.advance(high_watermark)
+
     def first_unstable(self, high_watermark: int) -> int:
         """Before which offset every transaction has ended, by a marker below the high watermark.
 
-        At most the high watermark, which never goes back from one call to the next.
+        At most that, which :meth:`advance_stable` was told.
         """
         return self._state.producers.first_unstable(high_watermark)
 

@@ -13,6 +13,10 @@ back at the source that lies before its log's start: what still was held back wa
 So a BOUND is put into such a gap, ahead of itself, and nothing before it counts any more. Until
 what was carried is copied as well, the copy holds back less than its source: a mirror that ends
 before that loses it, and the fold knows of how many records that may be true.
+
+Markers of transactions are copied as all others. Those that such a gap took will never come: each
+transaction that is open before it is aborted by a marker of the copy's own, in the gap as well. Its
+records lie before the source's log start, where nobody reads them at the source either.
 """
 
 from collections.abc import Sequence
@@ -20,7 +24,13 @@ from typing import Final, NamedTuple
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import BatchHeader, check_crc, read_header, set_base_offset
-from qbus.records.control import ControlType, control_batch, encode_int64
+from qbus.records.control import (
+    ControlType,
+    Marker,
+    control_batch,
+    encode_int64,
+    marker_batch,
+)
 
 from .appender import Appender, AppendInfo, RunWriter
 from .config import LogConfig
@@ -108,13 +118,28 @@ class MirrorAppender:
             state.epochs.truncate_from_start(source_start)
 
     def _give_up_before(self, offset: int, leader_epoch: int) -> None:
-        """Hold nothing back that lies before a gap, which ends at ``offset``."""
+        """Hold nothing back that lies before a gap, which ends at ``offset``; leave nothing open.
+
+        As far as there is room in the gap: an offset for each open transaction, and one more.
+        """
         state = self._state
-        if state.controls.fold.needed_from is None:
-            return
-        batch = control_batch([(ControlType.BOUND, encode_int64(offset))], state.clock.time_ms())
-        set_base_offset(batch, offset - 1, leader_epoch)
-        self._writer.write(memoryview(batch), [read_header(batch)])
+        now_ms = state.clock.time_ms()
+        batches = [
+            marker_batch(
+                producer.producer_id,
+                producer.epoch,
+                Marker(False, max(producer.coordinator_epoch, 0)),
+                now_ms,
+            )
+            for producer in state.producers
+            if producer.transaction_start >= 0
+        ]
+        if state.controls.fold.needed_from is not None:
+            batches.append(control_batch([(ControlType.BOUND, encode_int64(offset))], now_ms))
+        batches = batches[-(offset - state.end_offset) :]
+        for place, batch in enumerate(batches, offset - len(batches)):
+            set_base_offset(batch, place, leader_epoch)
+            self._writer.write(memoryview(batch), [read_header(batch)])
 
     def _write(
         self,

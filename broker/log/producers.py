@@ -178,6 +178,7 @@ class ProducerState:
 
     __slots__ = (
         "_ended",
+        "_first_open",
         "_open",
         "_producers",
         "_verifications",
@@ -192,6 +193,7 @@ class ProducerState:
         self.end_offset = end_offset  # the log's records before it are accounted for
         self.has_transactions = False
         self._open: dict[int, int] = {}  # first offsets, ascending, by producer id
+        self._first_open = -1  # of these
         # First offsets and markers' offsets of ended ones, as a heap: those whose markers are not
         # known to be below the high watermark, and some others.
         self._ended: list[tuple[int, int]] = []
@@ -287,6 +289,8 @@ class ProducerState:
         )
         if known is None or known.epoch < epoch:
             self._verifications[producer_id] = made
+            if len(self._verifications) > self.limit:
+                del self._verifications[next(iter(self._verifications))]
         return made
 
     @property
@@ -294,34 +298,23 @@ class ProducerState:
         """The first offset of each open transaction, ascending, by its producer's id."""
         return dict(self._open)
 
-    def first_unstable(self, high_watermark: int) -> int:
-        """The offset before which every transaction has ended below the high watermark.
-
-        At most the high watermark. It never goes back while that does not, unless records are cut
-        off.
-        """
+    def advance(self, high_watermark: int) -> None:
+        """The high watermark is here now: transactions whose markers are below it have ended."""
         ended = self._ended
         while ended and ended[0][1] < high_watermark:
             heapq.heappop(ended)
-        stable = high_watermark
-        if ended and ended[0][0] < stable:
-            stable = ended[0][0]
-        for first in self._open.values():
-            return min(first, stable)
-        return stable
 
-    def stored_part(self, header: BatchHeader) -> StoredPart | None:
-        """How much of a batch is stored, or None when all of it may be appended.
+    def first_unstable(self, high_watermark: int) -> int:
+        """The offset before which every transaction has ended below the high watermark.
 
-        All of it, or a beginning: its producer wrote nothing behind that. Raises as :meth:`check`.
+        At most the high watermark, which :meth:`advance` was told. It never goes back while that
+        does not, unless records are cut off. Any thread may ask.
         """
-        producer = self._producers.get(header.producer_id)
-        if producer is not None and producer.epoch == header.producer_epoch:
-            stored = _stored_part(producer.batches, header)
-            if stored is not None:
-                return stored
-        self.check(header)
-        return None
+        stable = high_watermark
+        for first, last in self._ended[:1]:
+            if first < stable and last >= high_watermark:
+                stable = first
+        return self._first_open if 0 <= self._first_open < stable else stable
 
     def update(self, header: BatchHeader, now_ms: int) -> None:
         """Account for an appended batch of a producer that is no marker."""
@@ -372,6 +365,8 @@ class ProducerState:
         if producer.transaction_start < 0:
             producer.transaction_start = offset
             self._open[producer_id] = offset
+            if self._first_open < 0:
+                self._first_open = offset
             self.has_transactions = True
 
     def check_end(
@@ -411,9 +406,10 @@ class ProducerState:
         if self._open.pop(producer_id, None) is None:
             return None
         heapq.heappush(self._ended, (first, offset))
+        self._first_open = next(iter(self._open.values()), -1)
         if marker.is_commit:
             return None
-        stable = next(iter(self._open.values()), offset + 1)
+        stable = offset + 1 if self._first_open < 0 else self._first_open
         return AbortedTransaction(producer_id, first, offset, stable)
 
     def hear(self, header: BatchHeader, now_ms: int) -> None:
@@ -453,6 +449,7 @@ class ProducerState:
     def restored(self) -> None:
         """All entries of a snapshot are accounted for."""
         self._open = dict(sorted(self._open.items(), key=_first_offset))
+        self._first_open = next(iter(self._open.values()), -1)
 
     def entries(self) -> "Iterator[SnapshotEntry]":
         """What a snapshot is to hold."""

@@ -2,8 +2,8 @@
 
 Each segment with the markers of aborted transactions has a file of them.
 
-File format (Kafka's ``.txnindex``), big-endian; one entry for each aborted transaction, in the order
-of the markers:
+File format (Kafka's ``.txnindex``), big-endian; one entry for each aborted transaction, in the
+order of the markers:
 
 ====== ==== ===================================================================
 offset size field
@@ -50,25 +50,13 @@ class AbortedTransaction(NamedTuple):
     stable_offset: int
 
 
-class BadEntry(ValueError):  # noqa: N818 - what was found
-    """An entry of a ``.txnindex`` that is cut, of an unknown version, or out of order."""
-
-
-def decode_aborted(data: bytes) -> list[AbortedTransaction]:
-    """The entries of a ``.txnindex``. Raises BadEntry."""
-    entries, problem = _decode(data)
-    if problem:
-        raise BadEntry(problem)
-    return entries
-
-
 def encode_aborted(entries: Sequence[AbortedTransaction]) -> bytes:
     """The bytes of ``entries`` in a ``.txnindex``."""
     return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
 
 
-def _decode(data: bytes) -> tuple[list[AbortedTransaction], str]:
-    """The entries up to what is wrong with the rest, and that, if anything is."""
+def read_aborted(data: bytes) -> tuple[list[AbortedTransaction], str]:
+    """The entries of a ``.txnindex``, and what is wrong with the rest of it, if anything is."""
     entries: list[AbortedTransaction] = []
     whole = len(data) - len(data) % _ENTRY.size
     last = -1
@@ -89,8 +77,8 @@ _Columns = tuple["array[int]", "array[int]", "array[int]", "array[int]"]
 class AbortedTransactions:
     """The aborted transactions of one log, in the order of their markers.
 
-    Changed under the log's lock. Any thread may ask meanwhile: what is taken away leaves the columns
-    that others read as they are.
+    Changed under the log's lock. Any thread may ask meanwhile: what is taken away leaves the
+    columns that others read as they are.
     """
 
     __slots__ = ("_cache", "_columns", "_directory", "_unsynced", "_written")
@@ -114,7 +102,7 @@ class AbortedTransactions:
             path = self._path(segment.base_offset)
             if not self._cache.files.exists(path):
                 continue
-            entries, problem = _decode(read_file(self._cache.files, path))
+            entries, problem = read_aborted(read_file(self._cache.files, path))
             known = self._columns[2]
             if not problem and entries and known and entries[0].last_offset <= known[-1]:
                 problem = "the entries are not above those of the segment before"
@@ -197,7 +185,8 @@ class AbortedTransactions:
             path = self._path(segment.base_offset)
             file = self._cache.files.open(path, write=True)
             begin = max(self._written, first)
-            write_all(file, (begin - first) * _ENTRY.size, encode_aborted(self._entries(begin, end)))
+            made = encode_aborted(self._entries(begin, end))
+            write_all(file, (begin - first) * _ENTRY.size, made)
             self._unsynced.add(path)
             self._written = end
 
@@ -221,7 +210,8 @@ class AbortedTransactions:
 
     def _entries(self, begin: int, end: int) -> list[AbortedTransaction]:
         return [
-            AbortedTransaction(*fields) for fields in zip(*_slice(self._columns, begin, end))
+            AbortedTransaction(*fields)
+            for fields in zip(*_slice(self._columns, begin, end), strict=True)
         ]
 
     def _path(self, base_offset: int) -> str:

@@ -22,8 +22,9 @@ from mypy_extensions import mypyc_attr
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata.znodes import NO_LEADER
+from qbus.records.control import Marker
 
-from ..log import AppendInfo, EpochEnd, Log, Provenance
+from ..log import AppendInfo, EpochEnd, Log, Provenance, Verification
 from ..metadata.image import PartitionInfo
 from ..metadata.partition_states import Policy, policy
 from .flusher import FlushThreads
@@ -34,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 ACKS_ALL: Final = -1
 NO_EPOCH: Final = -1
+
+_FIRST_WITH_NEW_EPOCHS: Final = 2  # of versions of transactions: a new epoch after each (KIP-890)
 
 _SIZES: Final = 1024  # appends above the high watermark tracked one by one; later ones are merged
 
@@ -155,19 +158,24 @@ class Partition:
 
     __slots__ = (
         "_acks",
+        "_committed_end",
+        "_committed_for",
         "_events",
         "_flusher",
         "_flushing",
         "_is_held",
+        "_is_mirror",
         "_session",
         "_sizes",
         "_storage",
         "_target_count",
         "_truncating",
+        "_unstable_bytes",
         "_visible_end",
         "_visible_for",
         "bytes_in",
         "bytes_out",
+        "committed_watchers",
         "durable",
         "error",
         "followers",
@@ -211,6 +219,7 @@ class Partition:
         self.on_stable: Callable[[], None] | None = None
         # Who waits
         self.watchers: dict[Watcher, None] = {}
+        self.committed_watchers: dict[Watcher, None] = {}  # of the last stable offset
         self.replica_watchers: dict[ReplicaWatcher, None] = {}
         self.start_waiters: set[asyncio.Event] = set()
         # What was counted
@@ -229,6 +238,11 @@ class Partition:
         self._sizes: deque[tuple[int, int]] = deque()  # end offset and bytes of each append
         self._visible_for = -1  # the high watermark for which the next is right
         self._visible_end = 0
+        self._committed_for = -1  # the last stable offset, likewise
+        self._committed_end = 0
+        self._unstable_bytes = 0  # that became visible since the last stable offset moved
+        self._is_mirror = bool(log.config.qbus_mirror_source)
+        log.advance_stable(self.high_watermark)
         self._target_count = 1  # replicas that it is to have, once no reassignment is under way
 
     def __str__(self) -> str:
@@ -294,6 +308,31 @@ class Partition:
             self._visible_end = self.log.visible_end(high_watermark)
             self._visible_for = high_watermark
         return max(self._visible_end, self.log.log_start_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset before which all transactions have ended, by markers that are acknowledged.
+
+        At most the high watermark; it goes back only together with that.
+        """
+        high_watermark, log = self.high_watermark, self.log
+        if not log.has_transactions:
+            return high_watermark
+        return max(log.first_unstable(high_watermark), log.log_start_offset)
+
+    @property
+    def committed_end(self) -> int:
+        """Where the log ends for consumers of committed records: as :attr:`visible_end`."""
+        log = self.log
+        if not log.has_transactions:
+            return self.visible_end
+        stable = self.last_stable_offset
+        if not log.has_hidden:
+            return stable
+        if self._committed_for != stable:
+            self._committed_end = log.visible_end(stable)
+            self._committed_for = stable
+        return max(self._committed_end, log.log_start_offset)
 
     def check(self, leader_epoch: int = NO_EPOCH) -> ErrorCode:
         """What a client gets that takes this broker for the leader in ``leader_epoch``.
@@ -387,7 +426,27 @@ class Partition:
         self.min_insync_replicas = min_insync_replicas
         if self.followers is not None:
             self.followers.wanted = self._policy(self._target_count)
+        was_mirror, self._is_mirror = self._is_mirror, bool(self.log.config.qbus_mirror_source)
+        if was_mirror and not self._is_mirror and self.followers is not None:
+            self._abort_mirrored()
         self._catch_up_with_log()
+
+    def _abort_mirrored(self) -> None:
+        """End the transactions that came from the source: their markers never will."""
+        for producer in self.log.producers:
+            if producer.transaction_start >= 0:
+                coordinator_epoch = max(producer.coordinator_epoch, 0)
+                try:
+                    self.end_transaction(
+                        producer.producer_id, producer.epoch, coordinator_epoch, committed=False
+                    )
+                except ApiError as error:
+                    _log.warning(
+                        "%s: the transaction of producer %d stays open: %s",
+                        self,
+                        producer.producer_id,
+                        error,
+                    )
 
     def _begin_to_lead(self, info: PartitionInfo, now: float) -> None:
         end = self.log.log_end_offset
@@ -437,8 +496,12 @@ class Partition:
 
     # Leading: append, and acknowledge what the in-sync replicas have
 
-    def append(self, batch: memoryview, acks: int) -> AppendInfo:
+    def append(
+        self, batch: memoryview, acks: int, verification: Verification | None = None
+    ) -> AppendInfo:
         """Append one batch, which is changed in place.
+
+        The first one of a transaction needs the ``verification`` that was begun for it.
 
         Raises:
             ApiError: ``error``, NOT_ENOUGH_REPLICAS, or what the log refuses the batch with.
@@ -447,7 +510,7 @@ class Partition:
             raise ApiError(self.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if acks == ACKS_ALL:
             self._check_in_sync()
-        info = self.log.append(batch, self.leader_epoch)
+        info = self.log.append(batch, self.leader_epoch, verification)
         if not info.duplicate:
             end = info.last_offset + 1
             self._appended(end, len(batch), end - info.first_offset)
@@ -477,6 +540,72 @@ class Partition:
         if self.error or self._is_held:
             raise ApiError(self.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._check_in_sync()
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, begins_with_zero: bool = False
+    ) -> Verification | None:
+        """Begin to ask a transaction's coordinator whether this partition belongs to it.
+
+        None: the transaction is open here, so there is nothing to ask. Else the first batch is
+        appended with what this returns, once the coordinator said yes. Batches that wait meanwhile
+        share it. ``begins_with_zero``: the producer gets a new epoch for each transaction.
+
+        Raises:
+            ApiError: ``error``.
+        """
+        if self.error:
+            raise ApiError(self.error)
+        return self.log.begin_verification(
+            producer_id, epoch, sequence, begins_with_zero=begins_with_zero
+        )
+
+    def check_transaction(
+        self, producer_id: int, epoch: int, verification: Verification | None, sequence: int = 0
+    ) -> None:
+        """Check that a batch of a transaction may be appended, which :meth:`append_own` does not.
+
+        Raises:
+            ApiError: ``error``, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
+                OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        if self.error:
+            raise ApiError(self.error)
+        self.log.check_transaction(producer_id, epoch, sequence, verification)
+
+    def end_transaction(
+        self,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        *,
+        committed: bool,
+        version: int = 1,
+    ) -> AppendInfo:
+        """Append the marker that ends a producer's transaction; it counts once acknowledged.
+
+        ``version`` is that of transactions (the feature ``transaction.version``): from 2 on the
+        epoch is the one that the producer has after the transaction.
+
+        Raises:
+            ApiError: ``error``, NOT_ENOUGH_REPLICAS, INVALID_PRODUCER_EPOCH,
+                TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR; POLICY_VIOLATION for a mirror.
+        """
+        self.check_takes_own()
+        if self._is_mirror:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, f"{self} is a mirror: its source ends it")
+        info = self.log.end_transaction(
+            producer_id,
+            epoch,
+            Marker(committed, coordinator_epoch),
+            self.leader_epoch,
+            is_new_epoch=version >= _FIRST_WITH_NEW_EPOCHS,
+        )
+        if not info.duplicate:
+            end = info.last_offset + 1
+            self._appended(end, info.size, 0)
+            for ended in self._events.transaction_ended:
+                ended(self, producer_id, epoch, committed)
+        return info
 
     def append_mirrored(self, batches: memoryview, provenance: Provenance) -> AppendInfo:
         """Append what another cluster's log has; leader epochs are changed in place.
@@ -656,7 +785,9 @@ class Partition:
         log = self.log
         kept = min(self.high_watermark, log.log_end_offset)
         self.high_watermark = max(kept, log.log_start_offset)
-        self._visible_for = -1
+        self._visible_for = self._committed_for = -1
+        self._unstable_bytes = 0
+        log.advance_stable(self.high_watermark)
 
     # Stable storage and the high watermark
 
@@ -669,6 +800,8 @@ class Partition:
     def wake(self) -> None:
         """Have readers that wait look again."""
         for watcher in self.watchers:
+            watcher.advanced(0)
+        for watcher in self.committed_watchers:
             watcher.advanced(0)
 
     def _written(self, end: int, size: int) -> None:
@@ -716,6 +849,7 @@ class Partition:
     def _reach(self, offset: int) -> None:
         """Let the high watermark be ``offset``: acknowledge, and let readers see."""
         visible_before = self.visible_end
+        committed_before = self.committed_end if self.committed_watchers else 0
         self.high_watermark = offset
         self._acks.advance(offset)
         size = 0
@@ -727,6 +861,14 @@ class Partition:
             for watcher in self.watchers:
                 if is_visible or watcher.sees_hidden:
                     watcher.advanced(size)
+        log = self.log
+        if log.has_transactions:
+            log.advance_stable(offset)
+            size = self._unstable_bytes = self._unstable_bytes + size
+        if self.committed_watchers and self.committed_end > committed_before:
+            self._unstable_bytes = 0
+            for watcher in self.committed_watchers:
+                watcher.advanced(size)
         for replica in self.replica_watchers:
             replica.changed(at_once=False)
         for moved in self._events.high_watermark_moved:

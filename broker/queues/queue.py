@@ -18,7 +18,7 @@ from .batches import LogBatches, StoredBatch
 from .dead_lettering import DeadLettering, DeadLetterTopics
 from .fold import GroupProgress
 from .journal import Entry, Journal
-from .settings import GroupSettings
+from .settings import READ_COMMITTED, GroupSettings
 from .source import Missing, RecordSource, neighbours, retrieve
 from .state import Given, QueueState, Reason, Settlement
 from .taking import BatchesTaken, Offer, RecordsTaken
@@ -101,6 +101,7 @@ class ShareQueue:
         self._settings = settings
         self._source = RecordSource(str(self), self.partition, led.batches, led.loading, led.clock)
         self._source.set_filter(settings.filter)
+        self._source.set_isolation(is_committed=settings.isolation == READ_COMMITTED)
         self._state: QueueState | None = None
         self._progress: GroupProgress | None = None
         self._starting = asyncio.Lock()
@@ -138,6 +139,7 @@ class ShareQueue:
             return
         if settings.filter != self._settings.filter:
             self._source.set_filter(settings.filter)
+        self._source.set_isolation(is_committed=settings.isolation == READ_COMMITTED)
         self._settings = settings
         if self._state is not None:
             self._state.settings = settings

@@ -17,7 +17,7 @@ from .dead_lettering import DeadLetterTopics
 from .fold import GroupProgress, QueueFold
 from .journal import Entry, Journal
 from .queue import ShareQueue
-from .settings import BY_DURATION, EARLIEST, LATEST, READ_COMMITTED, GroupSettings
+from .settings import BY_DURATION, EARLIEST, LATEST, GroupSettings
 from .source import retrieve
 from .types import QueueCounts, QueueDescription
 
@@ -55,12 +55,6 @@ class LedQueues:
 
     def queue(self, group: str, settings: GroupSettings) -> ShareQueue:
         """The records as ``group`` takes them; one that is new begins. Raises ApiError."""
-        if settings.isolation == READ_COMMITTED and self.partition.log.config.may_have_gaps:
-            raise ApiError(
-                ErrorCode.INVALID_CONFIG,
-                f"{self.partition} was copied from another cluster, and may hold transactions:"
-                " share groups cannot leave out those that are not committed",
-            )
         known = self.queues.get(group)
         if known is not None:
             known.configure(settings)

@@ -24,9 +24,9 @@ class GroupSettings:
         or ``by_duration:`` and an ISO 8601 duration before now.
     backoff_ms: how long a record is not given out after its first delivery failed. Each further one
         multiplies that by ``backoff_multiplier``, up to ``backoff_max_ms``.
-    isolation: whether records of open and aborted transactions are given out. Producers cannot
-        write any. What a mirror copied may be of some: with ``read_committed`` a topic that was one
-        is refused.
+    isolation: whether records of open and aborted transactions are given out
+        (``read_uncommitted``), or nobody gets those of aborted ones, and those of open ones wait
+        until their transactions end (``read_committed``).
     dead_letter_topic: gets what was rejected, or given out too often; empty: that is dropped.
     filter: an expression over the header ``qbus-tags``, see :mod:`.filters`; empty: all records.
     """

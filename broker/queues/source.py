@@ -56,6 +56,7 @@ class RecordSource:
         self._loading = loading
         self._clock = clock
         self._filter: TagFilter | None = None
+        self._is_committed = False
         self._complaints = LogThrottle(clock, 60.0)
         self._failures = LogThrottle(clock)
         self._oldest: tuple[int, int] | None = None  # an offset, and its record's timestamp
@@ -68,6 +69,29 @@ class RecordSource:
         except ValueError as error:
             _log.warning("%s: %s: it is not applied", self._name, error)
             self._filter = None
+
+    def set_isolation(self, *, is_committed: bool) -> None:
+        """Whether records are given out only once their transactions are committed."""
+        self._is_committed = is_committed
+
+    @property
+    def _end(self) -> int:
+        """The offset before which records may be given out for the first time."""
+        partition = self._partition
+        return partition.last_stable_offset if self._is_committed else partition.high_watermark
+
+    @property
+    def _visible_end(self) -> int:
+        partition = self._partition
+        return partition.committed_end if self._is_committed else partition.visible_end
+
+    def _is_aborted(self, batch: StoredBatch) -> bool:
+        """Whether the batch is of a transaction that was aborted, and nobody gets it for that."""
+        header = batch.header
+        if not (self._is_committed and header.in_transaction):
+            return False
+        aborted = self._partition.log.aborted_between(header.base_offset, header.last_offset + 1)
+        return any(one.producer_id == header.producer_id for one in aborted)
 
     # What comes next
 
@@ -109,11 +133,11 @@ class RecordSource:
                     state.progress.returned.size,
                 )
             return None
-        while state.next_fresh < self._partition.high_watermark:
+        while state.next_fresh < self._end:
             stretch = self.stretch_at(state.next_fresh, is_fresh=True)
             if stretch is None:
                 return None
-            if stretch.batch is None:
+            if stretch.batch is None or self._is_aborted(stretch.batch):
                 state.pass_void(state.next_fresh, stretch.last)
                 continue
             if not stretch.batch.is_broken:
@@ -133,7 +157,7 @@ class RecordSource:
             return stretch
         try:
             if is_fresh:
-                found = batches.load(offset, self._partition.high_watermark, wait=False)
+                found = batches.load(offset, self._end, wait=False)
             else:
                 found = batches.load_batch(offset, wait=False)
         except BlockingIOError:
@@ -148,7 +172,7 @@ class RecordSource:
             if batches.at(offset) is not None:
                 return
             if missing.is_fresh:
-                limit = self._partition.high_watermark
+                limit = self._end
                 found = await asyncio.to_thread(batches.load, offset, limit, wait=True)
             else:
                 found = await asyncio.to_thread(batches.load_batch, offset, wait=True)
@@ -210,7 +234,7 @@ class RecordSource:
     def fresh_count(self, state: QueueState) -> int:
         """How many records were never given out, without reading them."""
         offset = max(state.next_fresh, state.progress.start, self._partition.log.log_start_offset)
-        end = self._partition.visible_end
+        end = self._visible_end
         if offset >= end:
             return 0
         known, ranges, behind = state.known_from(offset)
@@ -254,7 +278,7 @@ class RecordSource:
             task.add_done_callback(retrieve)
 
     def _oldest_offset(self, state: QueueState) -> int | None:
-        log, end = self._partition.log, self._partition.visible_end
+        log, end = self._partition.log, self._visible_end
         offset, before = max(state.progress.start, log.log_start_offset), -1
         while before < offset < end:
             before = offset

@@ -58,8 +58,8 @@ Offsets without a record, of hidden batches for instance, are done together with
 A change of records that are done already changes nothing of them: now and then all before the start
 of a group is ARCHIVED again, so that replicas that begin with what is left of a log know the group.
 
-Types 0 and 1 are Kafka's own, in batches that are transactional, and so not hidden: the markers that
-end transactions (KIP-98). One marker is a batch with one record; its value:
+Types 0 and 1 are Kafka's own, in batches that are transactional, and so not hidden: the markers
+that end transactions (KIP-98). One marker is a batch with one record; its value:
 
 ====== ==== =================================================================
 offset size field

@@ -11,8 +11,8 @@ offset size field                    notes
 16     1    magic                    2
 17     4    CRC                      CRC-32C of everything from byte 21 on
 21     2    attributes               bits 0-2 compression, 3 timestamp type, 4 transactional,
-                                     5 control, 6 delete horizon; ours, in hidden batches: 7 delayed,
-                                     8 of a transaction
+                                     5 control, 6 delete horizon; ours, in hidden batches:
+                                     7 delayed, 8 of a transaction
 23     4    last offset delta
 27     8    base timestamp           milliseconds since the Unix epoch; -1 unknown
 35     8    max timestamp
@@ -264,11 +264,18 @@ def set_log_append_time(buf: bytearray | memoryview, ms: int, pos: int = 0) -> N
     _set_crc(buf, pos, header.size)
 
 
+def set_transactional(buf: bytearray | memoryview) -> None:
+    """Make the batch in ``buf`` one of a transaction of its producer; compute its CRC anew."""
+    header = read_header(buf)
+    _ATTRIBUTES.pack_into(buf, _CRC_FROM, header.attributes | _TRANSACTIONAL)
+    _set_crc(buf, 0, header.size)
+
+
 def hide_delayed(buf: bytearray | memoryview, ms: int) -> None:
     """Make the batch in ``buf`` one that holds its records until they are due; compute its CRC.
 
-    Its maximum timestamp is ``ms`` from now on: when the broker took it in. Of a transaction's batch
-    another bit says so: a control batch that is transactional would be a marker.
+    Its maximum timestamp is ``ms`` from now on: when the broker took it in. Where it is of a
+    transaction, another bit says so: a control batch that is transactional would be a marker.
     """
     header = read_header(buf)
     attributes = header.attributes | _CONTROL | _DELAYED

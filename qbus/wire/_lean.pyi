@@ -22,6 +22,7 @@ def fetched(
     topic: str | bytes,
     index: int,
     high_watermark: int,
+    last_stable_offset: int,
     log_start_offset: int,
     is_committed: bool,
     size: int,

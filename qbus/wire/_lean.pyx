@@ -10,7 +10,7 @@ from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-REVISION = 1  # see lean.py
+REVISION = 2  # see lean.py
 
 cdef enum:
     PRODUCE = 0
@@ -318,6 +318,7 @@ def fetched(
     topic,
     int32_t index,
     int64_t high_watermark,
+    int64_t last_stable_offset,
     int64_t log_start_offset,
     bint is_committed,
     int32_t size,
@@ -337,7 +338,7 @@ def fetched(
     at = put32(at + 1, index)
     at = put16(at, 0)
     at = put64(at, high_watermark)
-    at = put64(at, high_watermark)  # nothing is transactional
+    at = put64(at, last_stable_offset)
     at = put64(at, log_start_offset)
     at[0] = 1 if is_committed else 0  # no aborted transactions, or null
     at = put32(at + 1, -1)  # no nearer replica

@@ -10,7 +10,7 @@ from typing import Final
 
 from qbus.wire.api import API, ApiKey
 
-REVISION: Final = 1
+REVISION: Final = 2
 """What the compiled form offers; another number means that it was built from other sources."""
 
 FETCH_TRAILER: Final = b"\0\0\0"
@@ -76,20 +76,21 @@ def fetched(
     correlation_id: int,
     topic: str | bytes,
     index: int,
-    high_watermark: int,
-    log_start_offset: int,
+    offsets: tuple[int, int, int],
     size: int,
     *,
     is_committed: bool,
 ) -> bytes:
-    """What goes before ``size`` bytes of records and :data:`FETCH_TRAILER`."""
+    """What goes before ``size`` bytes of records and :data:`FETCH_TRAILER`.
+
+    ``offsets``: the high watermark, the last stable offset, where the log starts.
+    """
     return _lean.fetched(
         version,
         correlation_id,
         topic,
         index,
-        high_watermark,
-        log_start_offset,
+        *offsets,
         is_committed,
         size,
         len(FETCH_TRAILER),

@@ -1,6 +1,8 @@
-"""DescribeProducers (key 61): the idempotent producers that partitions remember.
+"""DescribeProducers (key 61): the idempotent producers that partitions remember (KIP-664).
 
-There are no transactions yet, so no producer has a coordinator or an open one: -1 each.
+Of a transactional one also the epoch of the coordinator that ended its last transaction, and where
+the open one begins; -1 each where there is none. Of one that has written nothing since it got a new
+epoch, sequence and timestamp are -1.
 """
 
 from typing import TYPE_CHECKING
@@ -20,8 +22,6 @@ from ..context import RequestContext
 
 if TYPE_CHECKING:
     from ...broker import Broker
-
-_NONE = -1
 
 
 def handle(
@@ -59,8 +59,8 @@ def _describe(
                 producer_epoch=producer.epoch,
                 last_sequence=producer.last_sequence,
                 last_timestamp=producer.last_timestamp,
-                coordinator_epoch=_NONE,
-                current_txn_start_offset=_NONE,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.transaction_start,
             )
             for producer in partition.log.producers
         ],

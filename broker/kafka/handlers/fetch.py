@@ -17,7 +17,9 @@ watermark that is known there, and where that is configured it is sent to the ne
 Hidden batches are not sent to consumers, see :mod:`qbus.broker.log.visible`: what they are told of
 the high watermark is where the last visible record ends.
 
-Nothing is transactional yet: the last stable offset is the high watermark, no transaction aborted.
+A consumer of committed records (isolation level 1) is sent what lies below the last stable offset,
+and told which transactions in it were aborted (KIP-98): it passes over their records, which it is
+sent as all others. It waits for the last stable offset to move. Every answer tells that offset.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -39,6 +41,7 @@ from ..context import RequestContext
 from ..fetch_reader import (
     NO_OFFSET,
     NO_RECORDS,
+    CommittedFetchTarget,
     DelayedFetch,
     FetchAnswer,
     FetchReader,
@@ -96,7 +99,7 @@ class _Fetch:
         "_committed",
         "_context",
         "_from_replica",
-        "_hidden",
+        "_make",
         "_max_bytes",
         "_of_leader",
         "_rack",
@@ -112,7 +115,11 @@ class _Fetch:
         self._version = context.api_version
         self._committed = request.isolation_level == _READ_COMMITTED
         self._from_replica = request.replica_id >= 0
-        self._hidden = request.hidden
+        self._make: type[FetchTarget] = FetchTarget
+        if request.hidden:
+            self._make = HiddenFetchTarget
+        elif self._committed:
+            self._make = CommittedFetchTarget
         self._of_leader = not request.rack_id
         self._rack = request.rack_id if broker.config.replica_selector_class else ""
         self._max_bytes = min(request.max_bytes, broker.replicas.fetch_max_bytes)
@@ -142,8 +149,7 @@ class _Fetch:
             elif self._from_replica:
                 self._fail(data, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             elif not (self._rack and self._redirect(partition, wanted, data)):
-                make = HiddenFetchTarget if self._hidden else FetchTarget
-                target = make(partition, wanted, data, of_leader=self._of_leader)
+                target = self._make(partition, wanted, data, of_leader=self._of_leader)
                 self.targets.append(target)
                 self.reader.read(target)
         return FetchableTopicResponse(
@@ -175,7 +181,8 @@ class _Fetch:
         )
         if nearest == self._broker.node_id:
             return False
-        data.high_watermark = data.last_stable_offset = partition.visible_end
+        data.high_watermark = partition.visible_end
+        data.last_stable_offset = partition.committed_end
         data.log_start_offset = partition.log.log_start_offset
         data.preferred_read_replica = nearest
         self.redirected = True

@@ -1,16 +1,17 @@
 """ListOffsets (key 2): the offset of a point in time, or of a place in the log.
 
-The places: -1 the end (the last stable offset, here the high watermark), -2 the start, -3 the
+The places: -1 the end (the high watermark, or the last stable offset), -2 the start, -3 the
 record with the greatest timestamp (version 7 on), -4 the start of what is kept locally, which is
 all (8), -5 the end of what lies in tiered storage and -6 the first record that waits to be moved
 there, of which there is nothing: -1 (9, 11). A place that a version does not know is
 UNSUPPORTED_VERSION.
 
 A timestamp finds the first record that is not older; when there is none, offset and timestamp are
--1, without an error. Version 4 adds leader epochs. Clients see what lies below the high watermark;
-whoever asks as a replica or a debugger (replica id -2), all that is written. Behind the last
-visible record there may be hidden batches: a tagged field of Qbus's own asks for the end behind
-them.
+-1, without an error. Version 2 adds the isolation level, 4 leader epochs. Clients see what lies
+below the high watermark, consumers of committed records what lies below the last stable offset
+(KIP-98); whoever asks as a replica or a debugger (replica id -2), all that is written. Behind the
+last visible record there may be hidden batches: a tagged field of Qbus's own asks for the end
+behind them.
 
 A new leader whose high watermark is not yet where it was with the one before does not say where the
 end is: OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE, have the client ask again
@@ -54,6 +55,7 @@ _PLACE_SINCE = {
 }
 _CONSUMER = -1
 _FIRST_WITH_NOT_AVAILABLE = 5
+_READ_COMMITTED = 1
 
 
 async def handle(
@@ -76,9 +78,7 @@ async def handle(
                 )
                 end = partition.log.log_end_offset
                 if request.replica_id == _CONSUMER:
-                    end = partition.visible_end
-                    if request.hidden:
-                        end = partition.high_watermark
+                    end = _end(partition, request)
                     if wanted.timestamp not in _STARTS:
                         _check_high_watermark(partition, context.api_version)
                 await _find(partition, wanted.timestamp, end, answer)
@@ -87,6 +87,14 @@ async def handle(
             answers.append(answer)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
+
+
+def _end(partition: Partition, request: ListOffsetsRequest) -> int:
+    """The offset before which a consumer sees records."""
+    committed = request.isolation_level == _READ_COMMITTED
+    if request.hidden:
+        return partition.last_stable_offset if committed else partition.high_watermark
+    return partition.committed_end if committed else partition.visible_end
 
 
 def _check_place(timestamp: int, version: int) -> None:

@@ -12,6 +12,9 @@ In a topic with ``qbus.delay.enable`` a batch's records may be held back until t
 cancel and reschedule others: see :mod:`qbus.broker.delay`. Cancelling what was delivered is no
 error, but is told as one of its record.
 
+The first batch of a transaction in a partition is appended once the transaction's coordinator was
+asked whether the partition belongs to it; from version 12 on it is added to it by that (KIP-890).
+
 ``acks`` 0 gets no answer: after an error the connection is closed, so that the client looks again
 who leads. 1 is answered once the leader wrote the batch, -1 once the high watermark passed it.
 """
@@ -35,10 +38,10 @@ from qbus.wire.messages.produce import (
     TopicProduceResponse,
 )
 
-from ...authorization import Operation
+from ...authorization import Operation, Resource, ResourceType
 from ...authorization import topic as topic_resource
 from ...delay.intake import OrdersStored, RecordsRefusedError, StoredMeanwhileError
-from ...log import AppendInfo, LogConfig, Provenance
+from ...log import AppendInfo, LogConfig, Provenance, Verification
 from ...log.recompression import PRODUCER, must_recompress, recompressed
 from ...partition.partition import ACKS_ALL, Partition
 from ...partition.purgatory import Delayed
@@ -51,11 +54,14 @@ if TYPE_CHECKING:
 
 _FIRST_WITH_ZSTD: Final = 7
 _FIRST_WITH_LEADERS: Final = 10
+_FIRST_WITH_ABORTABLE: Final = 11  # TRANSACTION_ABORTABLE (KIP-890)
+_FIRST_THAT_ADDS: Final = 12  # partitions to their transactions
 _FIRST_WITH_TOPIC_IDS: Final = 13
 
 _ACKS: Final = (ACKS_ALL, 0, 1)
 _ATTRIBUTES_AT: Final = 22  # their low byte
 _CODEC_BITS: Final = 0x07
+_TRANSACTIONAL: Final = 0x10
 
 
 def handle(
@@ -70,9 +76,9 @@ def handle(
     """
     if request.acks not in _ACKS:
         return _refuse_acks(request)
-    appends = _Appends(broker, context, request.acks)
+    appends = _Appends(broker, context, request.acks, request.transactional_id)
     response = ProduceResponse(responses=[appends.topic(topic) for topic in request.topic_data])
-    if appends.late:
+    if appends.late or appends.unverified:
         return _append_late(appends, response, request.timeout_ms / 1000)
     return appends.answer(response, request.timeout_ms / 1000)
 
@@ -80,7 +86,12 @@ def handle(
 async def _append_late(
     appends: "_Appends", response: ProduceResponse, timeout_s: float
 ) -> ProduceResponse | None:
-    """Append what threads have to prepare first. The connection's next request waits meanwhile."""
+    """Append what coordinators are to be asked for, or threads have to prepare first.
+
+    The connection's next request waits meanwhile.
+    """
+    if appends.unverified:
+        await _verify(appends)
     while appends.late:
         batches, appends.late = appends.late, []
         prepared = await asyncio.gather(
@@ -92,9 +103,37 @@ async def _append_late(
                     raise result
                 appends.append_late(late, result)
             except ApiError as error:
-                appends.refuse_late(late, error)
+                appends.refuse_late(late.answer, error)
     answer = appends.answer(response, timeout_s)
     return await answer if isinstance(answer, Delayed) else answer
+
+
+async def _verify(appends: "_Appends") -> None:
+    """Ask for transactions' first batches, and append those whose partitions belong to them."""
+    batches, appends.unverified = appends.unverified, []
+    producers: dict[tuple[int, int], list[_UnverifiedBatch]] = {}
+    for one in batches:
+        producers.setdefault((one.verification.producer_id, one.verification.epoch), []).append(one)
+    for (producer_id, epoch), group in producers.items():
+        codes = await appends.ask(producer_id, epoch, group)
+        for one in group:
+            partition = one.partition
+            code = codes.get((partition.topic, partition.index), ErrorCode.UNKNOWN_SERVER_ERROR)
+            try:
+                if code:
+                    raise ApiError(code, "the transaction's coordinator does not take the batch")
+                appends.append_verified(one)
+            except ApiError as error:
+                appends.refuse_late(one.answer, error)
+
+
+class _UnverifiedBatch(NamedTuple):
+    """A transaction's first batch in a partition, and its place in the response."""
+
+    partition: Partition
+    answer: PartitionProduceResponse
+    batch: memoryview
+    verification: Verification
 
 
 class _LateBatch(NamedTuple):
@@ -125,22 +164,28 @@ class _Appends:
         "_broker",
         "_context",
         "_replicas",
+        "_transactional_id",
         "_version",
         "delayed",
         "failed",
         "late",
+        "unverified",
     )
 
-    def __init__(self, broker: "Broker", context: RequestContext, acks: int) -> None:
+    def __init__(
+        self, broker: "Broker", context: RequestContext, acks: int, transactional_id: str | None
+    ) -> None:
         self._broker = broker
         self._context = context
         self._replicas = broker.replicas
         self._version = context.api_version
         self._acks = acks
+        self._transactional_id = transactional_id
         self.failed = ErrorCode.NONE
         # What waits for the acknowledgements that acks=all asks for.
         self.delayed: DelayedProduce | None = None
         self.late: list[_LateBatch] = []
+        self.unverified: list[_UnverifiedBatch] = []
 
     def topic(self, topic: TopicProduceData) -> TopicProduceResponse:
         """Append to the partitions of one topic."""
@@ -175,15 +220,88 @@ class _Appends:
         if topic.mirror_source:
             info = self._append_mirrored(partition, topic, data, records)
         else:
+            if len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _TRANSACTIONAL:
+                unverified = self._begin_to_verify(partition, data.index, records)
+                if unverified is not None:
+                    self.unverified.append(unverified)
+                    return unverified.answer
             config = partition.log.config
             if config.compression_type != PRODUCER and must_recompress(records, config):
-                return self._recompress_first(partition, data.index, records)
+                answer = PartitionProduceResponse(index=data.index)
+                self._recompress_first(partition, answer, records)
+                return answer
             if config.qbus_delay_enable or partition.log.has_hidden:
                 answer = PartitionProduceResponse(index=data.index)
                 appended = self._append_or_hold(partition, answer, records)
                 return answer if appended is None else self._answer(partition, answer, appended)
             info = partition.append(records, self._acks)
         return self._answer(partition, PartitionProduceResponse(index=data.index), _Appended(info))
+
+    def _begin_to_verify(
+        self, partition: Partition, index: int, records: memoryview
+    ) -> _UnverifiedBatch | None:
+        """A transactional batch that its coordinator is to be asked for; None: append it as it is.
+
+        Beyond the life of the request's frame.
+        """
+        transactional_id = self._transactional_id
+        if transactional_id is None:
+            raise ApiError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "a transactional batch needs a transactional id",
+            )
+        if self._context.is_restricted:
+            resource = Resource(ResourceType.TRANSACTIONAL_ID, transactional_id)
+            self._context.authorize(Operation.WRITE, resource)
+        header = read_header(records)
+        verification = partition.begin_verification(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            begins_with_zero=self._version >= _FIRST_THAT_ADDS,
+        )
+        if verification is None:
+            return None
+        answer = PartitionProduceResponse(index=index)
+        return _UnverifiedBatch(partition, answer, memoryview(bytearray(records)), verification)
+
+    async def ask(
+        self, producer_id: int, epoch: int, batches: Sequence[_UnverifiedBatch]
+    ) -> dict[tuple[str, int], ErrorCode]:
+        """Ask a transaction's coordinator for partitions: what the answer is to say of each."""
+        assert self._transactional_id is not None
+        partitions = [(one.partition.topic, one.partition.index) for one in batches]
+        codes: dict[tuple[str, int], ErrorCode] = await self._broker.transactions.verify(
+            self._transactional_id,
+            producer_id,
+            epoch,
+            partitions,
+            add=self._version >= _FIRST_THAT_ADDS,
+            abortable=self._version >= _FIRST_WITH_ABORTABLE,
+        )
+        return codes
+
+    def append_verified(self, unverified: _UnverifiedBatch) -> None:
+        """Append a batch whose coordinator takes it. Raises ApiError."""
+        partition, answer, batch, verification = unverified
+        config = partition.log.config
+        if config.compression_type != PRODUCER and must_recompress(batch, config):
+            self._recompress_first(partition, answer, batch, verification)
+            return
+        appended = self._append_as_configured(partition, answer, batch, verification)
+        if appended is not None:
+            self._answer(partition, answer, appended)
+
+    def _append_as_configured(
+        self,
+        partition: Partition,
+        answer: PartitionProduceResponse,
+        batch: memoryview,
+        verification: Verification | None,
+    ) -> _Appended | None:
+        if partition.log.config.qbus_delay_enable or partition.log.has_hidden:
+            return self._append_or_hold(partition, answer, batch, verification)
+        return _Appended(partition.append(batch, self._acks, verification))
 
     def _answer(
         self, partition: Partition, answer: PartitionProduceResponse, appended: _Appended
@@ -207,15 +325,19 @@ class _Appends:
             self.delayed.expect(partition, info.last_offset + 1, answer)
 
     def _append_or_hold(
-        self, partition: Partition, answer: PartitionProduceResponse, batch: memoryview
+        self,
+        partition: Partition,
+        answer: PartitionProduceResponse,
+        batch: memoryview,
+        verification: Verification | None = None,
     ) -> _Appended | None:
         """Append a batch some of whose records may be delayed, cancel or reschedule.
 
         None: a thread has to read first what the orders in it are about.
         """
-        intake = self._broker.delays.intake(partition, batch, self._acks)
+        intake = self._broker.delays.intake(partition, batch, self._acks, verification)
         if intake is None:
-            return _Appended(partition.append(batch, self._acks))
+            return _Appended(partition.append(batch, self._acks, verification))
         if not intake.needs_thread:
             return _Appended(*intake.append())
         self._keep(
@@ -223,47 +345,48 @@ class _Appends:
                 partition,
                 answer,
                 intake.read,
-                lambda _: self._append_read(partition, answer, intake),
+                lambda _: self._append_read(partition, answer, intake, verification),
             )
         )
         return None
 
     def _append_read(
-        self, partition: Partition, answer: PartitionProduceResponse, intake: "PartitionIntake"
+        self,
+        partition: Partition,
+        answer: PartitionProduceResponse,
+        intake: "PartitionIntake",
+        verification: Verification | None,
     ) -> _Appended | None:
         try:
             return _Appended(*intake.append())
         except StoredMeanwhileError as changed:
             batch = memoryview(bytearray(changed.batch))
-        return self._append_or_hold(partition, answer, batch)
+        return self._append_or_hold(partition, answer, batch, verification)
 
     def _recompress_first(
-        self, partition: Partition, index: int, records: memoryview
-    ) -> PartitionProduceResponse:
+        self,
+        partition: Partition,
+        answer: PartitionProduceResponse,
+        records: memoryview,
+        verification: Verification | None = None,
+    ) -> None:
         """Keep a batch until it is compressed anew, beyond the life of the request's frame."""
         if partition.error:
             raise ApiError(partition.error)
         batch, config = bytes(records), partition.log.config
-        answer = PartitionProduceResponse(index=index)
-        return self._keep(
+        self._keep(
             _LateBatch(
                 partition,
                 answer,
                 lambda: recompressed(batch, config),
-                lambda made: self._append_recompressed(partition, answer, memoryview(made)),
+                lambda made: self._append_as_configured(
+                    partition, answer, memoryview(made), verification
+                ),
             )
         )
 
-    def _append_recompressed(
-        self, partition: Partition, answer: PartitionProduceResponse, batch: memoryview
-    ) -> _Appended | None:
-        if partition.log.config.qbus_delay_enable or partition.log.has_hidden:
-            return self._append_or_hold(partition, answer, batch)
-        return _Appended(partition.append(batch, self._acks))
-
-    def _keep(self, late: _LateBatch) -> PartitionProduceResponse:
+    def _keep(self, late: _LateBatch) -> None:
         self.late.append(late)
-        return late.answer
 
     def append_late(self, late: _LateBatch, prepared: Any) -> None:
         """Append a batch that is prepared. Raises :class:`~qbus.errors.ApiError`."""
@@ -271,14 +394,14 @@ class _Appends:
         if appended is not None:
             self._answer(late.partition, late.answer, appended)
 
-    def refuse_late(self, late: _LateBatch, error: ApiError) -> None:
+    def refuse_late(self, answer: PartitionProduceResponse, error: ApiError) -> None:
         """Say in the response why a batch is not appended."""
         self.failed = error.code
-        late.answer.error_code = error.code
-        late.answer.error_message = error.message
-        late.answer.base_offset = -1
+        answer.error_code = error.code
+        answer.error_message = error.message
+        answer.base_offset = -1
         if isinstance(error, RecordsRefusedError):
-            late.answer.record_errors = _record_errors(error.errors)
+            answer.record_errors = _record_errors(error.errors)
 
     def answer(
         self, response: ProduceResponse, timeout_s: float

@@ -21,6 +21,7 @@ from qbus.cli.documents import topic_id
 from qbus.cli.dump.controls import control_fields
 from qbus.cli.failures import Failure
 from qbus.records import BatchHeader, CorruptBatch, iter_records
+from qbus.records.control import read_marker
 
 Entry = dict[str, Any]
 
@@ -115,6 +116,8 @@ def _header(header: BatchHeader) -> Entry:
         "control": header.is_control,
         "hidden": header.is_hidden,
         "delayed": header.is_delayed,
+        "in_transaction": header.in_transaction,
+        "marker": header.is_marker,
     }
 
 
@@ -122,6 +125,9 @@ def _add_records(path: Path, entry: Entry) -> None:
     with path.open("rb") as file:
         file.seek(entry["position"])
         batch = file.read(entry["size"])
+    if entry["marker"]:
+        _add_marker(entry, batch)
+        return
     is_control = entry["hidden"] and not entry["delayed"]
     records: list[Entry] = []
     try:
@@ -132,6 +138,24 @@ def _add_records(path: Path, entry: Entry) -> None:
     except CorruptBatch as error:
         entry["problems"].append({"kind": "bad records", "message": str(error)})
     entry["controls" if is_control else "records"] = records
+
+
+def _add_marker(entry: Entry, batch: bytes) -> None:
+    """What ends a transaction, and how; of one that compaction has emptied, nothing."""
+    entry["controls"] = []
+    try:
+        marker = read_marker(batch)
+    except CorruptBatch as error:
+        entry["problems"].append({"kind": "bad records", "message": str(error)})
+        return
+    if marker is not None:
+        entry["controls"].append(
+            {
+                "offset": entry["base_offset"],
+                "type": "commit" if marker.is_commit else "abort",
+                "coordinator_epoch": marker.coordinator_epoch,
+            }
+        )
 
 
 def _offset_index(path: Path) -> Iterator[Entry]:
@@ -152,6 +176,22 @@ def _control_index(path: Path) -> Iterator[Entry]:
             "offset": report.offset,
             "position": report.position,
             "hidden": report.begins_hidden,
+            "problems": _problems(report.problems),
+        }
+    if index.problems:
+        problems = _problems(index.problems)
+        yield {"type": "file", "size": path.stat().st_size, "problems": problems}
+
+
+def _transaction_index(path: Path) -> Iterator[Entry]:
+    index = inspect.inspect_transaction_index(str(path))
+    for report in index.entries:
+        yield {
+            "type": "aborted transaction",
+            "producer_id": report.entry.producer_id,
+            "first_offset": report.entry.first_offset,
+            "last_offset": report.entry.last_offset,
+            "stable_offset": report.entry.stable_offset,
             "problems": _problems(report.problems),
         }
     if index.problems:
@@ -202,14 +242,25 @@ def _index(
 
 def _snapshot(path: Path) -> Iterator[Entry]:
     for report in inspect.inspect_snapshot(str(path)):
+        if report.is_ended:
+            yield {
+                "type": "ended transaction",
+                "first_offset": report.transaction_start,
+                "last_offset": report.batch.last_offset,
+                "problems": [],
+            }
+            continue
+        has_batch = report.batch.last_offset >= 0
         yield {
             "type": "producer",
             "producer_id": report.producer_id,
             "producer_epoch": report.epoch,
-            "first_sequence": report.batch.first_sequence,
+            "first_sequence": report.batch.first_sequence if has_batch else -1,
             "last_sequence": report.batch.last_sequence,
             "last_offset": report.batch.last_offset,
             "timestamp": report.batch.timestamp,
+            "coordinator_epoch": report.coordinator_epoch,
+            "transaction_start": report.transaction_start,
             "problems": [],
         }
 
@@ -249,6 +300,7 @@ _READERS: dict[str, Callable[[Path], Iterator[Entry]]] = {
     ".index": _offset_index,
     ".timeindex": _time_index,
     ".controlindex": _control_index,
+    ".txnindex": _transaction_index,
     ".snapshot": _snapshot,
     ".control": _control_snapshot,
     LEADER_EPOCHS: _epochs,
