@@ -1,0 +1,261 @@
+"""What a transaction coordinator asks of other brokers, and of its own: markers, groups, questions.
+
+Markers wait for the replicas of partitions. So that no question waits behind them, they have a
+connection of their own.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from qbus.config import BrokerConfig
+from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.wire import ApiKey
+from qbus.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from qbus.wire.messages.end_group_transaction import (
+    EndGroupTransactionRequest,
+    EndGroupTransactionResponse,
+)
+from qbus.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+from ..metadata.cache import MetadataCache
+from ..peers.client import PeerClient, PeerSettings
+from ..peers.connection import PeerError
+from ..transaction import Marker, Place, Question, Told
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+
+_MARKERS_S: Final = 40.0  # a leader answers after 30 s that a marker is not acknowledged
+_QUESTION_S: Final = 10.0
+_MARKERS_VERSION: Final = 2
+_QUESTION_VERSION: Final = 5
+
+Answers = Mapping[Place | str, ErrorCode]
+
+
+class TransactionPeers:
+    """The way from the coordinator to partitions, groups and other coordinators."""
+
+    def __init__(self, config: BrokerConfig, metadata: MetadataCache) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._broker: Broker | None = None
+        self._markers: PeerClient | None = None
+        self._questions: PeerClient | None = None
+        self._asked: dict[tuple[int, bool], list[_Asked]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def serve(self, broker: "Broker") -> None:
+        """Reach this broker's own partitions and groups from now on; before, it is not there."""
+        self._broker = broker
+
+    def close(self) -> None:
+        """Ask nobody any more."""
+        for client in (self._markers, self._questions):
+            if client is not None:
+                client.close()
+
+    @property
+    def _own(self) -> "Broker":
+        if self._broker is None:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is starting")
+        return self._broker
+
+    # Markers
+
+    async def write(self, broker: int, markers: Sequence[Marker]) -> Told:
+        """See :class:`~qbus.broker.transaction.markers.MarkerTransport`."""
+        writable = [_writable(marker) for marker in markers]
+        if broker == self._config.node_id:
+            from .handlers.write_txn_markers import write_markers  # noqa: PLC0415 - if needed
+
+            return _told(await write_markers(self._own, writable))
+        if self._markers is None:
+            self._markers = self._connect()
+        response: WriteTxnMarkersResponse = await self._markers.send(
+            broker,
+            ApiKey.WRITE_TXN_MARKERS,
+            _MARKERS_VERSION,
+            WriteTxnMarkersRequest(markers=writable),
+            _MARKERS_S,
+        )
+        return _told(response.markers)
+
+    async def end_group(self, group: str, producer_id: int, epoch: int, *, committed: bool) -> None:
+        """See :class:`~qbus.broker.transaction.markers.MarkerTransport`."""
+        coordinator = await self._own.groups.find_coordinator(group)
+        if coordinator is None:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if coordinator.id == self._config.node_id:
+            await self._own.groups.end_transaction(group, producer_id, epoch, committed=committed)
+            return
+        if self._markers is None:
+            self._markers = self._connect()
+        response: EndGroupTransactionResponse = await self._markers.send(
+            coordinator.id,
+            ApiKey.END_GROUP_TRANSACTION,
+            0,
+            EndGroupTransactionRequest(
+                group_id=group,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                committed=committed,
+            ),
+            _MARKERS_S,
+        )
+        if response.error_code:
+            raise ApiError(ErrorCode(response.error_code), response.error_message)
+
+    # Questions
+
+    async def ask_coordinator(self, question: Question, *, add: bool) -> Answers:
+        """See :class:`~qbus.broker.transaction.coordinator.CoordinatorPeers`.
+
+        Questions of one turn of the event loop to the same broker share one request.
+        """
+        coordinator = await self._own.transactions.coordinator(question.transactional_id)
+        if coordinator is None:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if coordinator.id == self._config.node_id:
+            return await self._own.transactions.answer(question, add=add)
+        loop = asyncio.get_running_loop()
+        asked = _Asked(question, loop.create_future())
+        key = coordinator.id, add
+        waiting = self._asked.get(key)
+        if waiting is None:
+            waiting = self._asked[key] = []
+            loop.call_soon(self._send_questions, coordinator.id, add)
+        waiting.append(asked)
+        return await asked.answers
+
+    def _send_questions(self, broker: int, add: bool) -> None:  # noqa: FBT001 - of call_soon
+        asked = self._asked.pop((broker, add))
+        task = asyncio.get_running_loop().create_task(self._ask(broker, asked, add=add))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, broker: int, asked: list["_Asked"], *, add: bool) -> None:
+        if self._questions is None:
+            self._questions = self._connect()
+        request = AddPartitionsToTxnRequest(
+            transactions=[_transaction(one.question, add=add) for one in asked]
+        )
+        try:
+            response: AddPartitionsToTxnResponse = await self._questions.send(
+                broker, ApiKey.ADD_PARTITIONS_TO_TXN, _QUESTION_VERSION, request, _QUESTION_S
+            )
+            if response.error_code:
+                raise ApiError(ErrorCode(response.error_code))
+            results = response.results_by_transaction
+            if len(results) != len(asked):
+                raise PeerError(
+                    f"broker {broker} answers {len(results)} of {len(asked)} questions"
+                )
+        except QbusError as error:
+            for one in asked:
+                one.fail(error)
+        else:
+            for one, result in zip(asked, results, strict=True):
+                one.answer(result)
+
+    def _connect(self) -> PeerClient:
+        config = self._config
+        return PeerClient(
+            self._metadata,
+            PeerSettings(
+                client_id=f"broker-{config.node_id}",
+                connect_timeout_s=config.replica_socket_timeout_ms / 1000,
+                backoff_s=config.replica_fetch_backoff_ms / 1000,
+                max_frame=config.socket_request_max_bytes,
+            ),
+        )
+
+
+class _Asked:
+    """A question on its way to another broker."""
+
+    __slots__ = ("answers", "question")
+
+    def __init__(self, question: Question, answers: "asyncio.Future[Answers]") -> None:
+        self.question = question
+        self.answers = answers
+
+    def answer(self, result: AddPartitionsToTxnResult) -> None:
+        """It is answered."""
+        if not self.answers.done():
+            self.answers.set_result(_answers(result))
+
+    def fail(self, error: QbusError) -> None:
+        """It cannot be asked."""
+        if not self.answers.done():
+            self.answers.set_exception(error)
+
+
+def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
+    """The indexes of partitions by topic."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(places):
+        topics.setdefault(topic, []).append(index)
+    return topics
+
+
+def _writable(marker: Marker) -> WritableTxnMarker:
+    return WritableTxnMarker(
+        producer_id=marker.producer_id,
+        producer_epoch=marker.epoch,
+        transaction_result=marker.committed,
+        topics=[
+            WritableTxnMarkerTopic(name=topic, partition_indexes=indexes)
+            for topic, indexes in by_topic(marker.partitions).items()
+        ],
+        coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
+    )
+
+
+def _told(results: Sequence[WritableTxnMarkerResult]) -> Told:
+    return {
+        (result.producer_id, (topic.name, one.partition_index)): ErrorCode(one.error_code)
+        for result in results
+        for topic in result.topics
+        for one in topic.partitions
+    }
+
+
+def _transaction(question: Question, *, add: bool) -> AddPartitionsToTxnTransaction:
+    producer_id, epoch = question.producer
+    return AddPartitionsToTxnTransaction(
+        transactional_id=question.transactional_id,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        verify_only=not add,
+        topics=[
+            AddPartitionsToTxnTopic(name=topic, partitions=indexes)
+            for topic, indexes in by_topic(question.wanted.partitions).items()
+        ],
+        groups=sorted(question.wanted.groups),
+    )
+
+
+def _answers(result: AddPartitionsToTxnResult) -> Answers:
+    answers: dict[Place | str, ErrorCode] = {
+        (topic.name, one.partition_index): ErrorCode(one.partition_error_code)
+        for topic in result.topic_results
+        for one in topic.results_by_partition
+    }
+    for group in result.group_results:
+        answers[group.group_id] = ErrorCode(group.error_code)
+    return answers
