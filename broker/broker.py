@@ -23,6 +23,7 @@ from .partition.replica_manager import ReplicaManager
 from .producer_ids import ProducerIds
 from .queues import QueueService
 from .share import ShareCoordinator
+from .transaction import TransactionCoordinator
 
 if TYPE_CHECKING:
     from .disque.service import DisqueService
@@ -50,6 +51,7 @@ class Broker:
     delays: DelayService
     queues: QueueService
     shares: ShareCoordinator
+    transactions: TransactionCoordinator
     group_queues: GroupQueues
     share_sessions: ShareSessions
     queue_leaders: QueueLeaders

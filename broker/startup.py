@@ -37,10 +37,13 @@ from .delay.metrics import register_metrics as register_delay_metrics
 from .full_disks import FullDisks
 from .group import GroupCoordinator
 from .group.metrics import GroupLag
+from .internal_logs import LogParts
+from .internal_logs import register_metrics as register_internal_log_metrics
 from .kafka.queue_leaders import QueueLeaders
 from .kafka.replica_sessions import ReplicaSessions
 from .kafka.share_requests import GroupQueues
 from .kafka.share_sessions import ShareSessions
+from .kafka.transaction_peers import TransactionPeers
 from .log import LogConfig, LogManager
 from .metadata.cache import MetadataCache
 from .metadata.image import Event, Topic
@@ -55,6 +58,8 @@ from .queues import QueueService
 from .queues.metrics import register_metrics as register_queue_metrics
 from .replicator.lazy_fetchers import LazyFetchers
 from .share import ShareCoordinator
+from .transaction import TransactionCoordinator
+from .transaction import register_metrics as register_transaction_metrics
 from .workers.worker import Worker
 
 if TYPE_CHECKING:
@@ -134,6 +139,11 @@ async def running_broker(
         stopping_replicas.push_async_callback(replicas.stop)
         for stop in (dead_letters.close, delays.stop, queues.stop):
             stopping_replicas.callback(stop)
+        producer_ids = ProducerIds(store, config.node_id)
+        log_parts = LogParts(clock, metadata, controller, replicas.tasks)
+        peers = TransactionPeers(config, metadata)
+        transactions = TransactionCoordinator(config, log_parts, producer_ids, peers)
+        _follow_transactions(replicas, transactions, peers, stopping_replicas)
         shares = _share_coordinator(store, metadata, config, clock, groups, replicas)
         requests = _share_requests(config, metadata, replicas, queues, stopping_replicas)
         await replicas.start()
@@ -152,13 +162,14 @@ async def running_broker(
             store=store,
             metadata=metadata,
             controller=controller,
-            producer_ids=ProducerIds(store, config.node_id),
+            producer_ids=producer_ids,
             groups=groups,
             logs=logs,
             replicas=replicas,
             delays=delays,
             queues=queues,
             shares=shares,
+            transactions=transactions,
             group_queues=requests.queues,
             share_sessions=requests.sessions,
             queue_leaders=requests.leaders,
@@ -166,8 +177,20 @@ async def running_broker(
             registration=registration,
             is_over=is_over,
         )
+        peers.serve(broker)
         _complete(broker, detector, jobs, stopping_replicas)
         yield broker
+
+
+def _follow_transactions(
+    replicas: ReplicaManager[ReplicaSessions],
+    transactions: TransactionCoordinator,
+    peers: TransactionPeers,
+    stopping: AsyncExitStack,
+) -> None:
+    replicas.events.subscribe(transactions.log)
+    stopping.callback(peers.close)
+    stopping.push_async_callback(transactions.stop)
 
 
 def _complete(
@@ -381,6 +404,8 @@ def _register_metrics(broker: Broker, detector: FailureDetector) -> None:
     tasks = broker.replicas.tasks
     _register_record_metrics(metrics, broker.delays, broker.queues, tasks, broker.clock)
     _register_share_metrics(metrics, broker.shares, broker.share_sessions)
+    register_transaction_metrics(metrics, broker.transactions)
+    register_internal_log_metrics(metrics, [broker.transactions.log])
 
 
 def _register_build(metrics: Metrics) -> None:

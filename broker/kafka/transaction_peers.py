@@ -141,7 +141,7 @@ class TransactionPeers:
         waiting.append(asked)
         return await asked.answers
 
-    def _send_questions(self, broker: int, add: bool) -> None:  # noqa: FBT001 - of call_soon
+    def _send_questions(self, broker: int, add: bool) -> None:
         asked = self._asked.pop((broker, add))
         task = asyncio.get_running_loop().create_task(self._ask(broker, asked, add=add))
         self._tasks.add(task)
@@ -161,9 +161,7 @@ class TransactionPeers:
                 raise ApiError(ErrorCode(response.error_code))
             results = response.results_by_transaction
             if len(results) != len(asked):
-                raise PeerError(
-                    f"broker {broker} answers {len(results)} of {len(asked)} questions"
-                )
+                raise PeerError(f"broker {broker} answers {len(results)} of {len(asked)} questions")
         except QbusError as error:
             for one in asked:
                 one.fail(error)

@@ -11,10 +11,8 @@ def register_metrics(metrics: Metrics, transactions: TransactionCoordinator) -> 
     metrics.gauges_by(
         ["state"],
         "transactional_ids",
-        "Number of transactional ids that this broker coordinates, by the state of the transaction.",
-        lambda: [
-            ((state.label,), count) for state, count in transactions.count_by_state().items()
-        ],
+        "Number of transactional ids of this broker, by the state of their transactions.",
+        lambda: [((state.label,), count) for state, count in transactions.count_by_state().items()],
     )
     counter(
         "transactions_committed",

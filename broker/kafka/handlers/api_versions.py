@@ -8,8 +8,10 @@ REBOOTSTRAP_REQUIRED sends it back to its first addresses.
 A version that is not served is answered in the form of version 0, with this API's range: from that
 the client learns which to use.
 
-One feature is advertised, share.version 1: Kafka's tools look for it before they use share groups.
-(Were its minimum 0, as Kafka's is, versions below 4 would have to leave it out: KAFKA-17011.)
+Features are advertised as finalised at their highest level, by which clients choose how they use
+share groups and transactions (share.version 1, KIP-932; transaction.version 2, KIP-890). All start
+with 1 here. (With a minimum of 0, as Kafka's have, versions below 4 would have to leave them out:
+KAFKA-17011.)
 """
 
 import re
@@ -34,8 +36,11 @@ if TYPE_CHECKING:
 _FIRST_WITH_SOFTWARE = 3
 _SOFTWARE_SHOWN = 64
 _ANY_NODE = -1
-_SHARE_VERSION = "share.version"
-_LEVEL = 1
+_LEAST_LEVEL = 1
+_LEVELS = {
+    "share.version": 1,
+    "transaction.version": 2,
+}
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -72,13 +77,13 @@ def _served() -> ApiVersionsResponse:
     return ApiVersionsResponse(
         api_keys=[_range(key) for key in API],
         supported_features=[
-            SupportedFeatureKey(name=_SHARE_VERSION, min_version=_LEVEL, max_version=_LEVEL)
+            SupportedFeatureKey(name=name, min_version=_LEAST_LEVEL, max_version=level)
+            for name, level in _LEVELS.items()
         ],
         finalized_features_epoch=0,
         finalized_features=[
-            FinalizedFeatureKey(
-                name=_SHARE_VERSION, min_version_level=_LEVEL, max_version_level=_LEVEL
-            )
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in _LEVELS.items()
         ],
     )
 

@@ -1,10 +1,11 @@
-"""InitProducerId (key 22): an identity for an idempotent producer.
+"""InitProducerId (key 22): an identity for an idempotent or transactional producer.
 
 Version 3 lets a producer name the identity it has, and get the next epoch of it (KIP-360): what it
 sent before and is still on its way is then refused, and cannot be stored out of order.
 
-Transactions are not served yet: a transactional id is answered UNSUPPORTED_VERSION, which clients
-take as final.
+With a transactional id the producer gets the id and the next epoch of whoever used that before
+(KIP-98). A transaction that was open is aborted. Before version 4 a producer that was fenced gets
+INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED (KIP-588).
 """
 
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ...broker import Broker
 
 _NONE = -1
+_FIRST_WITH_FENCED = 4
 
 
 async def handle(
@@ -29,24 +31,29 @@ async def handle(
     try:
         producer_id, epoch = await _identity(broker, context, request)
     except ApiError as error:
-        return InitProducerIdResponse(
-            error_code=error.code, producer_id=_NONE, producer_epoch=_NONE
-        )
+        code = error.code
+        if code is ErrorCode.PRODUCER_FENCED and context.api_version < _FIRST_WITH_FENCED:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        return InitProducerIdResponse(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
 async def _identity(
     broker: "Broker", context: RequestContext, request: InitProducerIdRequest
 ) -> tuple[int, int]:
-    if request.transactional_id is not None:
-        context.authorize(Operation.WRITE, transactional_id(request.transactional_id))
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not served")
-    context.authorize(Operation.IDEMPOTENT_WRITE, CLUSTER)
+    name = request.transactional_id
+    if name is not None:
+        context.authorize(Operation.WRITE, transactional_id(name))
+    else:
+        context.authorize(Operation.IDEMPOTENT_WRITE, CLUSTER)
     known, epoch = request.producer_id, request.producer_epoch
     if (known == _NONE) != (epoch == _NONE) or known < _NONE or epoch < _NONE:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, "producer id and epoch come together or not at all"
         )
+    if name is not None:
+        expected = None if known == _NONE else (known, epoch)
+        return await broker.transactions.initialize(name, request.transaction_timeout_ms, expected)
     try:
         if known == _NONE:
             return await broker.producer_ids.allocate(), 0
