@@ -139,17 +139,21 @@ async def running_broker(
         stopping_replicas.push_async_callback(replicas.stop)
         for stop in (dead_letters.close, delays.stop, queues.stop):
             stopping_replicas.callback(stop)
-        producer_ids = ProducerIds(store, config.node_id)
-        log_parts = LogParts(clock, metadata, controller, replicas.tasks)
-        peers = TransactionPeers(config, metadata)
-        transactions = TransactionCoordinator(config, log_parts, producer_ids, peers)
-        _follow_transactions(replicas, transactions, peers, stopping_replicas)
+        transactions = _transactions(
+            config,
+            store,
+            metadata,
+            LogParts(clock, metadata, controller, replicas.tasks),
+            replicas,
+            stopping_replicas,
+        )
         shares = _share_coordinator(store, metadata, config, clock, groups, replicas)
         requests = _share_requests(config, metadata, replicas, queues, stopping_replicas)
         await replicas.start()
         await groups.start()
-        disks = FullDisks(store, metadata, logs.directories, config.node_id, registration.epoch)
-        disks.register(replicas.tasks)
+        FullDisks(store, metadata, logs.directories, config.node_id, registration.epoch).register(
+            replicas.tasks
+        )
         detector = FailureDetector(store, metadata, config.node_id)
         # The hub knows of the end of a process without looking for it.
         if config.crash_detection_enable and config.zookeeper_address is not None:
@@ -162,14 +166,14 @@ async def running_broker(
             store=store,
             metadata=metadata,
             controller=controller,
-            producer_ids=producer_ids,
+            producer_ids=transactions.producer_ids,
             groups=groups,
             logs=logs,
             replicas=replicas,
             delays=delays,
             queues=queues,
             shares=shares,
-            transactions=transactions,
+            transactions=transactions.coordinator,
             group_queues=requests.queues,
             share_sessions=requests.sessions,
             queue_leaders=requests.leaders,
@@ -177,26 +181,44 @@ async def running_broker(
             registration=registration,
             is_over=is_over,
         )
-        peers.serve(broker)
-        _complete(broker, detector, jobs, stopping_replicas)
+        _complete(broker, transactions.peers, detector, jobs, stopping_replicas)
         yield broker
 
 
-def _follow_transactions(
+class _Transactions(NamedTuple):
+    """The transaction coordinator, and what it needs."""
+
+    coordinator: TransactionCoordinator
+    peers: TransactionPeers
+    producer_ids: ProducerIds
+
+
+def _transactions(
+    config: BrokerConfig,
+    store: MetadataStore,
+    metadata: MetadataCache,
+    parts: LogParts,
     replicas: ReplicaManager[ReplicaSessions],
-    transactions: TransactionCoordinator,
-    peers: TransactionPeers,
     stopping: AsyncExitStack,
-) -> None:
-    replicas.events.subscribe(transactions.log)
+) -> _Transactions:
+    producer_ids = ProducerIds(store, config.node_id)
+    peers = TransactionPeers(config, metadata)
+    coordinator = TransactionCoordinator(config, parts, producer_ids, peers)
+    replicas.events.subscribe(coordinator.log)
     stopping.callback(peers.close)
-    stopping.push_async_callback(transactions.stop)
+    stopping.push_async_callback(coordinator.stop)
+    return _Transactions(coordinator, peers, producer_ids)
 
 
 def _complete(
-    broker: Broker, detector: FailureDetector, jobs: Address | None, stopping: AsyncExitStack
+    broker: Broker,
+    peers: TransactionPeers,
+    detector: FailureDetector,
+    jobs: Address | None,
+    stopping: AsyncExitStack,
 ) -> None:
-    """Add what stands on all the rest: metrics, and the queues of jobs."""
+    """Add what stands on all the rest: transactions, metrics, and the queues of jobs."""
+    peers.serve(broker)
     _register_metrics(broker, detector)
     if jobs is not None:
         stopping.callback(_serve_jobs(broker, jobs).close)

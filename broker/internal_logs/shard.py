@@ -116,7 +116,7 @@ class Shard(Generic[M]):
             try:
                 if not self._is_replayed:
                     await self._replay_log()
-                if self._closed is None and await self._all_acknowledged():
+                if await self._is_acknowledged():
                     self.is_ready = True
                     self.loaded.set()
                     return True
@@ -153,13 +153,20 @@ class Shard(Generic[M]):
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
 
-    async def _all_acknowledged(self) -> bool:
+    async def _is_acknowledged(self) -> bool:
+        """Wait until all that was replayed is acknowledged; false: that cannot be waited for."""
+        if self._closed is not None:
+            return False
         end = self.partition.log.log_end_offset
-        if self.partition.high_watermark >= end and not self.partition.error:
-            return True
-        acknowledgement = Acknowledgement()
-        self.partition.when_acknowledged(end, acknowledgement, None)
-        return await acknowledgement.wait() is ErrorCode.NONE
+        if self.partition.high_watermark < end or self.partition.error:
+            acknowledgement = Acknowledgement()
+            self.partition.when_acknowledged(end, acknowledgement, None)
+            if await acknowledgement.wait():
+                return False
+        return self._is_open()
+
+    def _is_open(self) -> bool:
+        return self._closed is None
 
     def marked(self, producer_id: int, epoch: int, *, committed: bool) -> None:
         """A marker was appended to the log by somebody else."""

@@ -339,8 +339,8 @@ class TransactionCoordinator:
             missing = await self.find_missing(name, producer, wanted.partitions, wanted.groups)
         except ApiError as error:
             return dict.fromkeys(answers, error.code)
-        for one in (*missing.partitions, *missing.groups):
-            answers[one] = ErrorCode.TRANSACTION_ABORTABLE
+        answers |= dict.fromkeys(missing.partitions, ErrorCode.TRANSACTION_ABORTABLE)
+        answers |= dict.fromkeys(missing.groups, ErrorCode.TRANSACTION_ABORTABLE)
         return answers
 
     # Requests of administrators
@@ -384,7 +384,7 @@ class TransactionCoordinator:
 
     def count_by_state(self) -> dict[State, int]:
         """How many transactional ids of this broker are in which state."""
-        counts = dict.fromkeys(_SHOWN, 0)
+        counts: dict[State, int] = dict.fromkeys(_SHOWN, 0)
         for machine in self.log.machines():
             for transaction in list(machine.transactions.values()):
                 counts[transaction.state] += 1
@@ -419,7 +419,7 @@ class TransactionCoordinator:
         self.markers.begin(shard, ending)
 
 
-_SHOWN: Final = tuple(
+_SHOWN: Final[tuple[State, ...]] = tuple(
     state for state in State if state not in {State.DEAD, State.PREPARE_EPOCH_FENCE}
 )
 

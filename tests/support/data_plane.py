@@ -162,8 +162,8 @@ class DataPlane:
         self.dead_letters = cast("DeadLetters", None)
         """What stores records that are given up: set by tests that give some up."""
 
-    async def start(self) -> None:
-        """Open what is on disk."""
+    async def start(self, before_partitions: Callable[[], None] | None = None) -> None:
+        """Open what is on disk; before that, call ``before_partitions``."""
         self.logs = await asyncio.to_thread(
             LogManager.open,
             self.config.log_dirs,
@@ -192,6 +192,8 @@ class DataPlane:
         self.replicas.events.subscribe(self.delays)
         self.queues = QueueService(self.clock, self.dead_letters)
         self.replicas.events.subscribe(self.queues)
+        if before_partitions is not None:
+            before_partitions()
         await self.replicas.start()
         self.broker: Any = SimpleNamespace(
             config=self.config,
