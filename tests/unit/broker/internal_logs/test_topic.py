@@ -12,7 +12,7 @@ from qbus.config import BrokerConfig
     [
         ("", 0),
         ("a", 97),
-        ("my-group", 1474041096),
+        ("hello", 99162322),
         ("polygenelubricants", -(2**31)),
         ("\U0001f600", 1772899),  # two units of UTF-16
     ],
