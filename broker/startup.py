@@ -19,6 +19,7 @@ from qbus.wire import ApiKey
 
 from .boot import current_boot, identity, lost_memory, remember_boot
 from .broker import Broker
+from .consumer_group import ConsumerGroups
 from .controller import (
     Controller,
     FailureDetector,
@@ -101,7 +102,9 @@ async def running_broker(
         is_over = asyncio.Event()
         store.on_state(partial(_end_with_session, is_over))
         metadata = MetadataCache(store, config)
-        groups = GroupCoordinator(store, metadata, config, clock)
+        groups = GroupCoordinator(
+            store, metadata, config, clock, kinds=ConsumerGroups(config, metadata)
+        )
         controller = Controller(store, metadata, config, clock)
         closing_logs = await parts.enter_async_context(AsyncExitStack())
         parts.push_async_callback(metadata.close)

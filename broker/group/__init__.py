@@ -2,8 +2,11 @@
 
 from .coordinator import GroupCoordinator
 from .group import Group
+from .machine import GroupMachine
 from .offsets import Offset, Offsets, TopicPartition
 from .requests import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
     GroupProtocol,
     Heartbeat,
     Join,
@@ -17,8 +20,11 @@ from .requests import (
 from .state import GroupState
 
 __all__ = [
+    "ConsumerHeartbeat",
+    "ConsumerHeartbeatResult",
     "Group",
     "GroupCoordinator",
+    "GroupMachine",
     "GroupProtocol",
     "GroupState",
     "Heartbeat",

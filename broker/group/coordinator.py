@@ -1,7 +1,7 @@
 """The group coordinator: requests of handlers about groups and their offsets."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from qbus.clock import Clock
@@ -11,15 +11,15 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore
 
 from ..metadata.cache import Subscriber
-from ..metadata.image import BrokerInfo, Topic
+from ..metadata.image import BrokerInfo, Event, Topic, changed_topics
 from .failover import CoordinatorFailover
-from .group import Group
 from .group_metadata import GroupMetadata
+from .machine import GroupKinds, GroupMachine
 from .offset_cleaner import OffsetCleaner
-from .offsets import Offset, Offsets, Retention, TopicPartition, is_subscribed
+from .offsets import Offset, Offsets, Retention, TopicPartition
 from .ownership import LiveBrokers, Ownership
 from .registry import GroupRegistry
-from .requests import Heartbeat, Join, JoinResult, Leave, LeaveResult, Request, Sync, SyncResult
+from .requests import ConsumerHeartbeat, ConsumerHeartbeatResult, Heartbeat, Join, JoinResult, Leave, LeaveResult, Request, Sync, SyncResult
 from .state import GroupState
 from .timers import LoopTimers, Timers
 
@@ -52,13 +52,20 @@ class GroupCoordinator:
         config: BrokerConfig,
         clock: Clock,
         timers: Timers | None = None,
+        kinds: GroupKinds | None = None,
     ) -> None:
-        """``timers``: by default the event loop's."""
+        """Coordinate groups.
+
+        timers: by default the event loop's.
+        kinds: how to make groups that are not classic ones; None: there are only those.
+        """
         timers = timers or LoopTimers(clock)
         self._clock = clock
         self._config = config
         self._ownership = owners = Ownership(config.node_id, metadata)
-        self._registry = GroupRegistry(store, metadata.topics, owners, config, clock, timers)
+        self._registry = GroupRegistry(
+            store, metadata.topics, owners, config, clock, timers, kinds
+        )
         self._failover = CoordinatorFailover(self._registry, owners, store, clock, timers)
         self._retention = Retention(config.offsets_retention_minutes * 60_000)
         interval = config.offsets_retention_check_interval_ms / 1000
@@ -66,6 +73,7 @@ class GroupCoordinator:
         self.commits = 0  # partitions committed
         metadata.subscribe(self._failover.follow)
         metadata.subscribe(self._cleaner.follow)
+        metadata.subscribe(self._follow_topics)
 
     def coordinator(self, group_id: str) -> BrokerInfo | None:
         """Return the broker that coordinates a group, or None while there is none."""
@@ -115,6 +123,22 @@ class GroupCoordinator:
         """Remove members."""
         result: LeaveResult = await self._ask(group_id, request)
         return result
+
+    async def consumer_heartbeat(
+        self, group_id: str, request: ConsumerHeartbeat
+    ) -> ConsumerHeartbeatResult:
+        """Take in a heartbeat of KIP-848, which may join and leave as well."""
+        if not group_id:
+            return request.refuse(ErrorCode.INVALID_GROUP_ID)
+        try:
+            answer: ConsumerHeartbeatResult = await self._registry.ask(group_id, request)
+        except ApiError as error:
+            return request.refuse(error.code, error.message)
+        return answer
+
+    def _follow_topics(self, events: Sequence[Event]) -> None:
+        if names := changed_topics(events):
+            self._registry.topics_changed(names)
 
     async def _ask(self, group_id: str, request: Request) -> Any:
         if not group_id:
@@ -166,13 +190,21 @@ class GroupCoordinator:
             for key, (position, leader_epoch, metadata, _, _, topic_id) in offsets.items()
         }
 
-    async def offsets(self, group_id: str) -> Offsets:
+    async def offsets(
+        self, group_id: str, member_id: str | None = None, member_epoch: int = -1
+    ) -> Offsets:
         """Return the stored offsets of a group; read them before the next ``await``.
 
+        ``member_id`` and ``member_epoch``: who asks, if it says that it is a member.
+
         Raises:
-            ApiError: retriable, here or at another broker.
+            ApiError: retriable, here or at another broker; UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH,
+                whoever asks is no such member.
         """
         metadata = await self._registry.get(group_id)
+        if error := metadata.group.admit_fetch(member_id, member_epoch):
+            self._registry.forget_if_disposable(metadata)
+            raise ApiError(error)
         _check(await self._registry.confirm(metadata))
         offsets = metadata.znodes.offsets
         self._registry.forget_if_disposable(metadata)
@@ -194,7 +226,7 @@ class GroupCoordinator:
         if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP)
         wanted = list(partitions)
-        consumed = {topic for topic, _ in wanted if is_subscribed(group, topic)}
+        consumed = {topic for topic, _ in wanted if group.is_subscribed(topic)}
         doomed = [key for key in wanted if key[0] not in consumed]
         known = {key for key in doomed if key[1] in metadata.offsets_of(key[0])}
         if known:
@@ -204,7 +236,7 @@ class GroupCoordinator:
 
     # Administration
 
-    async def groups(self) -> list[Group]:
+    async def groups(self) -> list[GroupMachine]:
         """Return all groups of this broker, for reading.
 
         Raises:
@@ -213,7 +245,7 @@ class GroupCoordinator:
         await self._registry.load_all()
         return [metadata.group for metadata in self._registry if not metadata.is_disposable]
 
-    async def describe(self, group_id: str) -> Group | None:
+    async def describe(self, group_id: str) -> GroupMachine | None:
         """Return a group for reading, or None.
 
         Raises:

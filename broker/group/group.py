@@ -15,13 +15,16 @@ The class has no clock and does no IO: ``now`` is monotonic seconds, ``wake_at``
 """
 
 import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
-from qbus.errors import ErrorCode
+from qbus.consumer_protocol import CONSUMER, decode_topics
+from qbus.errors import ErrorCode, WireError
 
 from .members import Member, MemberImage, Members
 from .requests import (
+    ConsumerHeartbeat,
     Effect,
     Heartbeat,
     Join,
@@ -134,7 +137,13 @@ class Group:
                 self._heartbeat(request, now)
             case Leave():
                 self._leave(request, now)
+            case ConsumerHeartbeat():
+                self._reply(request, request.refuse(ErrorCode.UNKNOWN_MEMBER_ID))
         return self._effects
+
+    def takes(self, request: Request) -> bool:
+        """Whether the request belongs to the classic protocol."""
+        return not isinstance(request, ConsumerHeartbeat)
 
     def tick(self, now: float) -> list[Effect]:
         """Handle the passing of time; return the effects. Due at ``wake_at``, harmless before."""
@@ -162,6 +171,25 @@ class Group:
             return error
         self._extend_session(self.members[member_id], now)
         return _COMMIT_ANSWERS[self.state]
+
+    def admit_fetch(self, _member_id: str | None, _epoch: int, /) -> ErrorCode:
+        """Admit everybody: the classic protocol has no member that reads offsets as such."""
+        return ErrorCode.NONE
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether a group of consumers may read this topic; an illegible subscription may."""
+        if self.protocol_type != CONSUMER:
+            return False
+        try:
+            return any(
+                topic in decode_topics(member.metadata(self.protocol)) for member in self.members
+            )
+        except WireError:
+            return True
+
+    def topics_changed(self, _names: Collection[str], _now: float, /) -> list[Effect]:
+        """Leave it to the members, which watch the topics themselves."""
+        return []
 
     def dissolve(self, error: ErrorCode) -> list[Effect]:
         """Refuse everything parked and die: the group is deleted or unloaded."""
@@ -192,6 +220,10 @@ class Group:
         return GroupImage(
             self.state, self.generation, self.protocol_type, self.protocol, leader, members
         )
+
+    def nodes(self) -> Mapping[str, bytes]:
+        """Return nothing: the image is all that is stored."""
+        return {}
 
     @classmethod
     def restore(

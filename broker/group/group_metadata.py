@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from qbus.errors import ErrorCode
 from qbus.metadata import Op
 
-from .group import Group
+from .machine import GroupMachine
 from .offsets import Offset, TopicPartition
 from .timers import Timer
 from .znodes import GroupChange, GroupZnodes
@@ -33,7 +33,7 @@ class GroupMetadata:
     wait until the last of them is stored, so no client learns of state that could be lost.
     """
 
-    def __init__(self, group: Group, znodes: GroupZnodes, since_ms: int) -> None:
+    def __init__(self, group: GroupMachine, znodes: GroupZnodes, since_ms: int) -> None:
         self.group = group
         self.znodes = znodes
         self.since_ms = since_ms  # when the group entered its state
@@ -111,6 +111,7 @@ class GroupMetadata:
         if writing.touches_group or self.znodes.version is None:
             writing.touches_group = True
             writing.change.image = self.group.image()
+            writing.change.nodes = self.group.nodes()
             writing.change.since_ms = self.since_ms
         return self.znodes.plan(writing.change)
 

@@ -157,6 +157,8 @@ def _read(znodes: GroupZnodes, below: dict[str, bytes], now_ms: int) -> list[Op]
                 case ["owners", topic, partition]:
                     owners = znodes.owners.setdefault(unescape(topic), {})
                     owners[int(partition)] = data.decode()
+                case ["consumer", *_]:
+                    znodes.nodes[path] = data
                 case ["offsets", topic, partition]:
                     commit = below.get(commit_path(path))
                     offset = decode_offset(data, commit, now_ms)

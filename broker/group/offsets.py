@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from qbus.consumer_protocol import CONSUMER, decode_topics
-from qbus.errors import WireError
+from qbus.consumer_protocol import CONSUMER
 
-from .group import Group
+from .machine import GroupMachine
 from .state import GroupState
 
 TopicPartition = tuple[str, int]
@@ -51,7 +50,7 @@ class Retention:
         return -(-time_ms // step) * step
 
     def expired(
-        self, group: Group, offsets: Offsets, since_ms: int, now_ms: int
+        self, group: GroupMachine, offsets: Offsets, since_ms: int, now_ms: int
     ) -> Iterator[TopicPartition]:
         """Find the expired offsets; ``since_ms`` is when the group entered its state.
 
@@ -67,22 +66,10 @@ class Retention:
             return
         had_members = empty and group.protocol_type is not None
         for topic, partitions in offsets.items():
-            if is_subscribed(group, topic):
+            if group.is_subscribed(topic):
                 continue
             for partition, offset in partitions.items():
                 start = since_ms if had_members else offset.committed_at
                 ends = start + self.milliseconds if offset.expires_at is None else offset.expires_at
                 if ends <= now_ms:
                     yield topic, partition
-
-
-def is_subscribed(group: Group, topic: str) -> bool:
-    """Whether a group of consumers may read this topic; a subscription that is illegible may."""
-    if group.protocol_type != CONSUMER:
-        return False
-    try:
-        return any(
-            topic in decode_topics(member.metadata(group.protocol)) for member in group.members
-        )
-    except WireError:
-        return True

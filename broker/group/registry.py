@@ -8,7 +8,7 @@ Only groups that belong to this broker are loaded; :mod:`.failover` unloads thos
 import asyncio
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -17,12 +17,13 @@ from qbus.config.groups import GroupKeys
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore, SessionState
 
-from .group import Group, GroupLimits
+from .group import Group, GroupImage, GroupLimits
 from .group_metadata import GroupMetadata
 from .loader import GroupLoader, StoreWait, Topics
+from .machine import GroupKinds, GroupMachine
 from .offsets import Offset, TopicPartition
 from .ownership import Ownership
-from .requests import Effect, Heartbeat, Moved, Request, Respond, Result, Save
+from .requests import ConsumerHeartbeat, Effect, Heartbeat, Moved, Request, Respond, Result, Save
 from .state import GroupState
 from .timers import STORE_TIMEOUT_S, Timers
 from .writer import GroupWriter
@@ -47,8 +48,11 @@ class GroupRegistry:
         config: GroupKeys,
         clock: Clock,
         timers: Timers,
+        kinds: GroupKinds | None = None,
     ) -> None:
+        """``kinds``: how to make groups that are not classic ones; None: there are only those."""
         self._store = store
+        self._kinds = kinds
         self._ownership = ownership
         self._clock = clock
         self._timers = timers
@@ -132,11 +136,14 @@ class GroupRegistry:
         Heartbeats are answered from memory while the group is loaded.
 
         Raises:
-            ApiError: the group cannot be loaded.
+            ApiError: the group cannot be loaded, or does not take such requests.
         """
-        metadata = self._groups.get(group_id) if isinstance(request, Heartbeat) else None
+        is_light = isinstance(request, Heartbeat | ConsumerHeartbeat)
+        metadata = self._groups.get(group_id) if is_light else None
         if metadata is None or self._is_closed:
             metadata = await self.get(group_id)
+        if not metadata.group.takes(request):
+            self._convert(metadata, request)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._answers[request] = answer
         self._perform(metadata, metadata.group.handle(request, self._clock.monotonic()))
@@ -214,11 +221,50 @@ class GroupRegistry:
             now_ms = self._clock.time_ms()
             znodes, image, since_ms = await self._loader.load(group_id, now_ms)
             self._check_owner(group_id)  # ownership may have changed meanwhile
-            group = Group.restore(group_id, image, self._clock.monotonic(), self._limits)
+            group = self._restore(group_id, image, znodes.nodes)
             metadata = self._groups[group_id] = GroupMetadata(group, znodes, since_ms)
             self._set_timer(metadata)
         finally:
             del self._loading[group_id]
+
+    def _restore(
+        self, group_id: str, image: GroupImage, nodes: Mapping[str, bytes]
+    ) -> GroupMachine:
+        now = self._clock.monotonic()
+        if nodes and self._kinds is not None:
+            return self._kinds.restore(group_id, image, nodes, now)
+        return Group.restore(group_id, image, now, self._limits)
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Tell every group in memory that topics came, went or grew."""
+        now = self._clock.monotonic()
+        for metadata in self:
+            self._perform(metadata, metadata.group.topics_changed(names, now))
+
+    def _convert(self, metadata: GroupMetadata, request: Request) -> None:
+        """Put a group of the other kind in the place of one that does not take a request.
+
+        Raises:
+            ApiError: the group keeps its kind.
+        """
+        if self._kinds is None:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "groups have one protocol here")
+        try:
+            successor = self._kinds.convert(metadata.group, request, self._clock.monotonic())
+        except ApiError:
+            self.forget_if_disposable(metadata)
+            raise
+        self._replace(metadata, successor)
+
+    def _replace(self, metadata: GroupMetadata, successor: GroupMachine) -> None:
+        """Give a group's place to its successor; what is parked has to come again."""
+        _log.info("group %r follows the other group protocol from now on", metadata.group_id)
+        self._refuse(metadata.group.dissolve(ErrorCode.REBALANCE_IN_PROGRESS))
+        metadata.group = successor
+        metadata.since_ms = self._clock.time_ms()
+        metadata.save_group()
+        self._writer.write(metadata)
+        self._set_timer(metadata)
 
     def _perform(self, metadata: GroupMetadata, effects: list[Effect]) -> None:
         for effect in effects:
@@ -230,6 +276,10 @@ class GroupRegistry:
         for effect in effects:
             if isinstance(effect, Respond):
                 metadata.when_stored(partial(self._answer, effect.request, effect.result))
+        if self._kinds is not None:
+            successor = self._kinds.successor(metadata.group, self._clock.monotonic())
+            if successor is not None:
+                self._replace(metadata, successor)
         self._set_timer(metadata)
         self.forget_if_disposable(metadata)
 

@@ -1,8 +1,8 @@
-"""The requests, results and effects of the group state machine.
+"""The requests, results and effects of the group state machines.
 
-The requests are those of the group protocol without their wire format: no versions, no topics. Each
-one has a ``refuse`` method, so it can always be answered. Requests compare by identity: two equal
-ones from a client that retries are two requests to answer.
+The requests are those of the group protocols without their wire format. Each one has a ``refuse``
+method, so it can always be answered. Requests compare by identity: two equal ones from a client
+that retries are two requests to answer.
 """
 
 from dataclasses import dataclass
@@ -141,8 +141,56 @@ class Leave:
         return LeaveResult(error)
 
 
-Request = Join | Sync | Heartbeat | Leave
-Result = JoinResult | SyncResult | ErrorCode | LeaveResult
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeatResult:
+    """The response to a heartbeat of KIP-848.
+
+    ``assignment`` has the partitions that the member may read now, as topic ids and indexes; None:
+    as the member knows them.
+    """
+
+    error: ErrorCode
+    message: str | None = None
+    member_id: str = ""
+    epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: frozenset[tuple[bytes, int]] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConsumerHeartbeat:
+    """A heartbeat of KIP-848, which also joins, subscribes, acknowledges and leaves.
+
+    ``epoch`` is the member's; 0 joins, -1 leaves, -2 leaves a static member's place free for its
+    return. None, and -1 as ``rebalance_timeout_ms``, mean: as before. An empty ``pattern`` means
+    none. ``owned`` are the partitions that the member holds, as topic ids and indexes.
+    """
+
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rack: str | None = None
+    rebalance_timeout_ms: int = -1
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    assignor: str | None = None
+    owned: frozenset[tuple[bytes, int]] | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says everything, as a member does that may have missed a response."""
+        subscribes = self.topics is not None or self.pattern is not None
+        return subscribes and self.rebalance_timeout_ms >= 0 and self.owned is not None
+
+    def refuse(self, error: ErrorCode, message: str | None = None) -> ConsumerHeartbeatResult:
+        """Return the response that refuses this request."""
+        return ConsumerHeartbeatResult(error, message, self.member_id)
+
+
+Request = Join | Sync | Heartbeat | Leave | ConsumerHeartbeat
+Result = JoinResult | SyncResult | ErrorCode | LeaveResult | ConsumerHeartbeatResult
 
 
 class Respond(NamedTuple):

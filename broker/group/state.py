@@ -16,6 +16,10 @@
 - *Stable*: every member can have its assignment and heartbeats.
 - *Dead*: deleted, or unloaded here; every state leads there.
 
+A group of KIP-848 has no phases that all members share. It is *Empty*, *Stable* or *Dead* as well,
+and with members that do not have what they are to have *Assigning*, until the broker has assigned
+the partitions, or *Reconciling*, until the members have given up and taken over theirs.
+
 The names are Kafka's, as clients see them in DescribeGroups and ListGroups.
 """
 
@@ -31,6 +35,8 @@ class GroupState(Enum):
     PREPARING = "PreparingRebalance"
     COMPLETING = "CompletingRebalance"
     STABLE = "Stable"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
     DEAD = "Dead"
 
 

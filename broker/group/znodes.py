@@ -6,6 +6,8 @@
     /consumers/<group>/owners/<topic>/<p>         the member id that was assigned the partition
     /consumers/<group>/offsets/<topic>/<p>        the committed offset, a plain integer
     /consumers/<group>/offsets/<topic>/<p>/commit JSON: what else belongs to the commit
+    /consumers/<group>/consumer                   JSON: a group of KIP-848 (broker/consumer_group)
+    /consumers/<group>/consumer/<member>          JSON: a member of such a group
 
 The fence is a random name that a coordinator chooses whenever it creates or loads a group; it
 replaces the former fence. Every write to the group checks that the fence still exists. So a former
@@ -237,10 +239,12 @@ class GroupChange:
     """A change of a group to store.
 
     ``image`` is set if the group itself changed; ``since_ms`` is when it entered its state.
-    ``offsets`` are to be stored, or deleted (None). ``remove`` deletes the whole group.
+    ``nodes`` is what else is stored then, all of it, by path below the group's node. ``offsets``
+    are to be stored, or deleted (None). ``remove`` deletes the whole group.
     """
 
     image: GroupImage | None = None
+    nodes: Mapping[str, bytes] = field(default_factory=dict)
     since_ms: int = 0
     offsets: dict[TopicPartition, Offset | None] = field(default_factory=dict)
     remove: bool = False
@@ -258,6 +262,7 @@ class GroupZnodes:
         self.fence = _new_fence()
         self.members: dict[str, bytes] = {}
         self.owners: dict[str, dict[int, str]] = {}
+        self.nodes: dict[str, bytes] = {}
         self.offsets: dict[str, dict[int, Offset]] = {}
 
     def plan(self, change: GroupChange) -> list[list[Op]]:
@@ -272,6 +277,7 @@ class GroupZnodes:
         if change.image is not None:
             group += self._plan_members(_members_of(change.image))
             rest += self._plan_owners(_owners_of(change.image))
+            rest += self._plan_nodes(change.nodes)
         for topic, partitions in _by_topic(change.offsets).items():
             rest += self._plan_offsets(topic, partitions)
         if _fit(group + rest):
@@ -283,12 +289,13 @@ class GroupZnodes:
         if change.remove:
             self.version = None
             self.fence = _new_fence()
-            self.members, self.owners, self.offsets = {}, {}, {}
+            self.members, self.owners, self.nodes, self.offsets = {}, {}, {}, {}
             return
         if change.image is not None:
             self.version = 0 if self.version is None else self.version + 1
             self.members = _members_of(change.image)
             self.owners = _owners_of(change.image)
+            self.nodes = dict(change.nodes)
         for (topic, partition), offset in change.offsets.items():
             if offset is not None:
                 self.offsets.setdefault(topic, {})[partition] = offset
@@ -346,6 +353,17 @@ class GroupZnodes:
                 ops.append(Delete(folder))
         return ops
 
+    def _plan_nodes(self, nodes: Mapping[str, bytes]) -> list[Op]:
+        group, known = self.paths.group, self.nodes
+        gone = [path for path in known if path not in nodes]
+        ops: list[Op] = [Delete(f"{group}/{path}") for path in reversed(gone)]
+        for path, data in nodes.items():
+            if path not in known:
+                ops.append(Create(f"{group}/{path}", data))
+            elif data != known[path]:
+                ops.append(Set(f"{group}/{path}", data))
+        return ops
+
     def _plan_offsets(self, topic: str, partitions: Mapping[int, Offset | None]) -> list[Op]:
         old = self.offsets.get(topic, {})
         folder = self.paths.committed_topic(topic)
@@ -368,7 +386,7 @@ class GroupZnodes:
     def _plan_removal(self) -> list[list[Op]]:
         if self.version is None:
             return []
-        content = self._plan_owners({})
+        content = self._plan_owners({}) + self._plan_nodes({})
         for topic, partitions in self.offsets.items():
             content += self._plan_offsets(topic, dict.fromkeys(partitions))
         folders = (self.paths.ids, self.paths.owners, self.paths.offsets)

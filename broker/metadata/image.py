@@ -152,6 +152,19 @@ Event = (
 )
 
 
+def changed_topics(events: Iterable[Event]) -> frozenset[str]:
+    """Return the names of the topics that came, went, or have more partitions than before."""
+    return frozenset(
+        event.topic.name
+        for event in events
+        if isinstance(event, TopicCreated | TopicDeleted)
+        or (
+            isinstance(event, PartitionsChanged)
+            and len(event.topic.partitions) != len(event.before.partitions)
+        )
+    )
+
+
 def read_topic(name: str, nodes: Mapping[str, Node], config: Node | None) -> Topic | None:
     """Build a topic from its ``nodes`` in the store and the node of its configuration.
 

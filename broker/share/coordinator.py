@@ -32,14 +32,7 @@ from qbus.names import escape, unescape
 
 from ..group.ownership import LiveBrokers, Ownership
 from ..metadata.cache import Subscriber
-from ..metadata.image import (
-    BrokersChanged,
-    Event,
-    PartitionsChanged,
-    Topic,
-    TopicCreated,
-    TopicDeleted,
-)
+from ..metadata.image import BrokersChanged, Event, Topic, changed_topics
 from ..partition.background_tasks import BackgroundTasks
 from .assignor import Partitions
 from .group import HeartbeatResult, MemberHeartbeat, ShareGroup, ShareGroupState
@@ -258,15 +251,7 @@ class ShareCoordinator:
 
     def follow(self, events: Sequence[Event]) -> None:
         """Take in what changed in the cluster."""
-        topics = {
-            event.topic.name
-            for event in events
-            if isinstance(event, TopicCreated | TopicDeleted)
-            or (
-                isinstance(event, PartitionsChanged)
-                and len(event.topic.partitions) != len(event.before.partitions)
-            )
-        }
+        topics = changed_topics(events)
         if any(isinstance(event, BrokersChanged) for event in events):
             for group_id in list(self._groups):
                 if not self._ownership.is_ours(group_id):

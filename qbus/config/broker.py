@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from qbus.config.groups import GroupKeys, ShareKeys
+from qbus.config.groups import ConsumerKeys, GroupKeys, ShareKeys
 from qbus.config.key import ConfigKey
 from qbus.config.logs import LogKeys
 from qbus.config.network import NetworkKeys
@@ -20,6 +20,7 @@ class BrokerConfig(
     NetworkKeys,
     LogKeys,
     GroupKeys,
+    ConsumerKeys,
     ShareKeys,
     TransactionKeys,
     ReplicationKeys,

@@ -1,6 +1,6 @@
-"""Broker configuration: consumer groups and their offsets, and share groups."""
+"""Broker configuration: groups of both protocols and their offsets, and share groups."""
 
-from qbus.config.settings import Settings, integer, long
+from qbus.config.settings import Settings, integer, long, string, strings
 
 
 class GroupKeys(Settings):
@@ -52,6 +52,63 @@ class GroupKeys(Settings):
         "Maximum size of the metadata that a client stores with an offset.",
         unit="bytes",
         at_least=0,
+        static=True,
+    )
+
+
+def _assignors(names: tuple[str, ...]) -> None:
+    if not names or len({*names}) < len(names) or not {*names} <= {"uniform", "range"}:
+        raise ValueError("uniform, range, or both")
+
+
+class ConsumerKeys(Settings):
+    """The settings of a broker that concern groups of the consumer protocol (KIP-848)."""
+
+    __slots__ = ()
+
+    group_consumer_session_timeout_ms = integer(
+        45_000,
+        "A member that sends no heartbeat for this long is removed from its group.",
+        unit="ms",
+        at_least=1,
+    )
+    group_consumer_min_session_timeout_ms = integer(
+        45_000, "Minimum of consumer.session.timeout.ms of a group.", unit="ms", at_least=1
+    )
+    group_consumer_max_session_timeout_ms = integer(
+        60_000, "Maximum of consumer.session.timeout.ms of a group.", unit="ms", at_least=1
+    )
+    group_consumer_heartbeat_interval_ms = integer(
+        5_000,
+        "How often members of groups of the consumer protocol are to send heartbeats.",
+        unit="ms",
+        at_least=1,
+    )
+    group_consumer_min_heartbeat_interval_ms = integer(
+        5_000, "Minimum of consumer.heartbeat.interval.ms of a group.", unit="ms", at_least=1
+    )
+    group_consumer_max_heartbeat_interval_ms = integer(
+        15_000, "Maximum of consumer.heartbeat.interval.ms of a group.", unit="ms", at_least=1
+    )
+    group_consumer_max_size = integer(
+        2**31 - 1,
+        "Maximum number of members of a group of the consumer protocol.",
+        at_least=1,
+        static=True,
+    )
+    group_consumer_assignors = strings(
+        ("uniform", "range"),
+        "The assignors that members may ask for; the first is used if none does. uniform: evenly, "
+        "moving as little as possible; range: neighbouring partitions, the same of all topics.",
+        check=_assignors,
+        static=True,
+    )
+    group_consumer_migration_policy = string(
+        "bidirectional",
+        "Whether a group with members may change its protocol: from the classic to the consumer "
+        "protocol when a member of that joins (upgrade), back when the last one is gone "
+        "(downgrade), both (bidirectional), or neither (disabled).",
+        choices=("bidirectional", "disabled", "downgrade", "upgrade"),
         static=True,
     )
 

@@ -1,4 +1,4 @@
-"""The configuration of a share group: its own values, else the broker's defaults.
+"""The configuration of a group: its own values, else the broker's defaults.
 
 Kafka's keys and defaults, as of 4.x. They are set with IncrementalAlterConfigs on the resource
 GROUP. Those that begin with ``qbus`` are Qbus's own.
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from qbus.config.broker import BrokerConfig
-from qbus.config.groups import ShareKeys
+from qbus.config.groups import ConsumerKeys, ShareKeys
 from qbus.config.settings import (
     ConfigEntry,
     ConfigSource,
@@ -52,10 +52,23 @@ def _filter(expression: str) -> None:
 
 
 class ShareGroupKeys(Settings):
-    """The keys of a share group."""
+    """The keys of a group: of one of the consumer protocol (KIP-848), and of a share group."""
 
     __slots__ = ()
 
+    consumer_session_timeout_ms = integer(
+        45_000,
+        "A member of a group of the consumer protocol that sends no heartbeat for this long is "
+        "removed from it.",
+        unit="ms",
+        at_least=1,
+    )
+    consumer_heartbeat_interval_ms = integer(
+        5_000,
+        "How often the members of a group of the consumer protocol are to send heartbeats.",
+        unit="ms",
+        at_least=1,
+    )
     share_session_timeout_ms = integer(
         45_000,
         "A member that sends no heartbeat for this long is removed from the group.",
@@ -128,7 +141,9 @@ class ShareGroupKeys(Settings):
 SHARE_GROUP_CONFIG = ShareGroupKeys.KEYS
 
 BROKER_KEYS: Final[Mapping[str, str]] = {
-    name: f"group.{name}" for name in SHARE_GROUP_CONFIG if f"group.{name}" in ShareKeys.KEYS
+    name: f"group.{name}"
+    for name in SHARE_GROUP_CONFIG
+    if f"group.{name}" in {**ShareKeys.KEYS, **ConsumerKeys.KEYS}
 }
 """Group key -> the broker key that is its default."""
 
@@ -171,11 +186,10 @@ def check_share_group_config(broker: BrokerConfig, own: Mapping[str, str]) -> No
     for name, value in ShareGroupKeys.parse(own).items():
         if name not in BROKER_KEYS:
             continue
-        limit = name.removeprefix("share.")
-        low = broker.values[f"group.share.min.{limit}"]
-        high = broker.values[f"group.share.max.{limit}"]
+        kind, _, limit = name.partition(".")
+        lowest, highest = f"group.{kind}.min.{limit}", f"group.{kind}.max.{limit}"
+        low, high = broker.values[lowest], broker.values[highest]
         if not low <= value <= high:
             raise ConfigError(
-                f"{name}={value}: the brokers' group.share.min.{limit} and group.share.max.{limit}"
-                f" allow {low} to {high}"
+                f"{name}={value}: the brokers' {lowest} and {highest} allow {low} to {high}"
             )

@@ -9,8 +9,8 @@ A version that is not served is answered in the form of version 0, with this API
 the client learns which to use.
 
 Features are advertised as finalised at their highest level, by which clients choose how they use
-share groups and transactions (share.version 1, KIP-932; transaction.version 2, KIP-890). All start
-with 1 here. (With a minimum of 0, as Kafka's have, versions below 4 would have to leave them out:
+share groups, transactions and groups (share.version 1, KIP-932; transaction.version 2, KIP-890;
+group.version 1, KIP-848). All start with 1 here. (With a minimum of 0, as Kafka's have, versions below 4 would have to leave them out:
 KAFKA-17011.)
 """
 
@@ -40,6 +40,7 @@ _LEAST_LEVEL = 1
 _LEVELS = {
     "share.version": 1,
     "transaction.version": 2,
+    "group.version": 1,
 }
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

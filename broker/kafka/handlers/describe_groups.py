@@ -1,8 +1,9 @@
 """DescribeGroups (key 15): a group's state and members.
 
 What members support and were assigned is told while the group is stable. A group that does not
-exist is Dead, and from version 6 on GROUP_ID_NOT_FOUND as well (KIP-1043). Version 3 tells on
-request what the client may do.
+exist is Dead, and from version 6 on GROUP_ID_NOT_FOUND as well (KIP-1043); so is one of the consumer
+protocol (KIP-848), which ConsumerGroupDescribe describes. Version 3 tells on request what the client
+may do.
 """
 
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from qbus.wire.messages.describe_groups import (
 
 from ...authorization import Operation
 from ...authorization import group as group_resource
-from ...group import GroupState
+from ...group import Group, GroupState
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ async def _describe(broker: "Broker", context: RequestContext, group_id: str) ->
         group = await broker.groups.describe(group_id)
     except ApiError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)
-    if group is None:
-        return _unknown(group_id, context.api_version)
+    if not isinstance(group, Group):
+        return _unknown(group_id, context.api_version, exists=group is not None)
     is_stable = group.state is GroupState.STABLE
     protocol = group.protocol if is_stable else None
     return DescribedGroup(
@@ -66,9 +67,10 @@ async def _describe(broker: "Broker", context: RequestContext, group_id: str) ->
     )
 
 
-def _unknown(group_id: str, version: int) -> DescribedGroup:
+def _unknown(group_id: str, version: int, *, exists: bool) -> DescribedGroup:
     described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= 6:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        described.error_message = f"Group {group_id} not found."
+        what = "is not a classic group" if exists else "not found"
+        described.error_message = f"Group {group_id} {what}."
     return described

@@ -1,7 +1,7 @@
 """ListGroups (key 16): the groups that this broker coordinates; clients ask all brokers.
 
-Version 4 asks for those in given states (KIP-518), version 5 for those of given types: consumer
-groups are classic ones, the others are share groups. Filters do not mind upper and lower case.
+Version 4 asks for those in given states (KIP-518), version 5 for those of given types: classic ones,
+those of the consumer protocol (KIP-848), and share groups. Filters do not mind upper and lower case.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -11,12 +11,15 @@ from qbus.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListG
 
 from ...authorization import CLUSTER, Operation
 from ...authorization import group as group_resource
+from ...consumer_group import ConsumerGroup
+from ...group import GroupMachine
 from ..context import RequestContext
 
 if TYPE_CHECKING:
     from ...broker import Broker
 
 _CLASSIC: Final = "classic"
+_CONSUMER: Final = "consumer"
 _SHARE: Final = "share"
 
 
@@ -28,15 +31,16 @@ async def handle(
     types = {kind.lower() for kind in request.types_filter}
     groups: list[ListedGroup] = []
     try:
-        if not types or _CLASSIC in types:
+        if not types or not types.isdisjoint({_CLASSIC, _CONSUMER}):
             groups += [
                 ListedGroup(
                     group_id=group.group_id,
                     protocol_type=group.protocol_type or "",
                     group_state=group.state.value,
-                    group_type=_CLASSIC,
+                    group_type=kind,
                 )
                 for group in await broker.groups.groups()
+                if (kind := _kind(group)) in types or not types
             ]
         if not types or _SHARE in types:
             groups += [
@@ -59,3 +63,7 @@ async def handle(
             if sees_all or context.allows(Operation.DESCRIBE, group_resource(group.group_id))
         ]
     )
+
+
+def _kind(group: GroupMachine) -> str:
+    return _CONSUMER if isinstance(group, ConsumerGroup) else _CLASSIC

@@ -2,8 +2,9 @@
 
 Null topics mean all, from version 2 on, which also has one error for the whole group; in version 1
 each partition tells it. Version 5 brings leader epochs, 7 the wish for stable offsets only, which
-without transactions all are. From version 8 on many groups are asked for at once (KIP-709), and
-version 10 names topics by id.
+without transactions all are. From version 8 on many groups are asked for at once (KIP-709). Version 9
+tells which member asks, in which epoch (KIP-848): UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH refuse
+it. Version 10 names topics by id.
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,7 +53,9 @@ async def _fetch(
 ) -> OffsetFetchResponseGroup:
     try:
         context.authorize(Operation.DESCRIBE, group_resource(group.group_id))
-        offsets = await broker.groups.offsets(group.group_id)
+        offsets = await broker.groups.offsets(
+            group.group_id, group.member_id, group.member_epoch
+        )
     except ApiError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
     if group.topics is None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbus.broker.group.group import Group
-from qbus.broker.group.offsets import Offset, Retention, is_subscribed
+from qbus.broker.group.offsets import Offset, Retention
 from qbus.broker.group.requests import GroupProtocol
 from qbus.broker.group.state import GroupState
 
@@ -105,18 +105,18 @@ class TestSubscribed:
     def test_are_the_topics_of_any_member(self) -> None:
         group = self.group(subscription(["t", "u"])).group
 
-        assert is_subscribed(group, "u")
-        assert not is_subscribed(group, "v")
+        assert group.is_subscribed("u")
+        assert not group.is_subscribed("v")
 
     def test_may_be_all_when_it_cannot_be_read(self) -> None:
-        assert is_subscribed(self.group(b"?").group, "anything")
+        assert self.group(b"?").group.is_subscribed("anything")
 
     def test_are_none_of_an_empty_group(self) -> None:
         scene = self.group(subscription(["t"]))
         scene.leave("a")
         scene.pass_time(60)
 
-        assert not is_subscribed(scene.group, "t")
+        assert not scene.group.is_subscribed("t")
 
     def test_are_none_of_groups_of_other_kinds(self) -> None:
-        assert not is_subscribed(self.group(subscription(["t"]), "connect").group, "t")
+        assert not self.group(subscription(["t"]), "connect").group.is_subscribed("t")

@@ -1,0 +1,791 @@
+"""A consumer group of KIP-848 as a pure state machine: heartbeats and the passing of time in.
+
+Any change of members, subscriptions or topics begins a new *epoch* of the group. The broker then
+assigns the partitions, which gives each member a *target*; and with their heartbeats the members go
+there one by one (:mod:`.member`), without waiting for each other. So there is no rebalance that all
+take part in: a member that keeps what it has notices nothing.
+
+Members of the classic protocol may be in the group as well. JoinGroup is to them what a heartbeat
+with a subscription is to the others, SyncGroup tells what they have, and Heartbeat tells them to
+join again when they are to have something else.
+
+The class has no clock and does no IO: ``now`` is monotonic seconds, ``wake_at`` is when
+:meth:`ConsumerGroup.tick` is due, and every request is answered at once, by one ``Respond`` effect.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from qbus.consumer_protocol import (
+    CONSUMER,
+    Subscription,
+    decode_subscription,
+    encode_assignment,
+)
+from qbus.errors import ApiError, ErrorCode, WireError
+from qbus.names import TopicPartition as NamedPartition
+
+from ..group.group import GroupImage
+from ..group.requests import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    Effect,
+    Heartbeat,
+    Join,
+    JoinResult,
+    Leave,
+    LeaveOutcome,
+    Leaver,
+    LeaveResult,
+    Moved,
+    Request,
+    Respond,
+    Result,
+    Save,
+    Sync,
+    SyncResult,
+)
+from ..group.state import GroupState
+from .assignors import ASSIGNORS, Partitions, Reader, TopicPartition
+from .member import JOIN, LEAVE, LEAVE_STATIC, NONE, Classic, Member, MemberState
+from .nodes import encode_group, encode_member, group_path, member_path
+from .topic_pattern import InvalidPattern, TopicPattern
+
+_MEMBERS_PER_SECOND: Final = 500
+"""A group of so many members is assigned anew once a second at most, a smaller one more often."""
+_MOST_PAUSE: Final = 1.0
+
+
+class Settings(NamedTuple):
+    """What the configuration says about a group. Times are in milliseconds.
+
+    assignors: the names of those that members may ask for; the first is used if none does.
+    """
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = 2**31 - 1
+    assignors: tuple[str, ...] = ("uniform", "range")
+
+
+class Catalog(Protocol):
+    """The topics that exist now."""
+
+    def find(self, name: str) -> tuple[bytes, int] | None:
+        """Return a topic's id and the number of its partitions; None: there is none."""
+
+    def name(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with an id."""
+
+    def names(self) -> Collection[str]:
+        """Return the names of the topics that a pattern may match."""
+
+
+class ConsumerGroup:
+    """The state machine of one group.
+
+    epoch: counts the changes of members, subscriptions and topics.
+    assignment_epoch: the epoch that the members' targets were made in.
+    wake_at: the monotonic time in seconds at which :meth:`tick` is due.
+    """
+
+    def __init__(
+        self, group_id: str, catalog: Catalog, settings: Callable[[], Settings], epoch: int = 0
+    ) -> None:
+        self.group_id = group_id
+        self.protocol_type: str | None = CONSUMER
+        self.epoch = epoch
+        self.assignment_epoch = epoch
+        self.wake_at = math.inf
+        self._catalog = catalog
+        self._settings = settings
+        self._members: dict[str, Member] = {}
+        self._instances: dict[str, str] = {}
+        self._holders: dict[TopicPartition, str] = {}
+        self._patterns: dict[str, TopicPattern] = {}
+        self._assign_at = -math.inf
+        self._state = GroupState.EMPTY
+        self._is_changed = False
+        self._node: bytes | None = None
+        self._effects: list[Effect] = []
+
+    # For reading
+
+    @property
+    def state(self) -> GroupState:
+        """The state: of the members' way to their targets, not of a phase that they share."""
+        return self._state
+
+    @property
+    def members(self) -> Collection[Member]:
+        """The members, for reading."""
+        return self._members.values()
+
+    @property
+    def is_vacant(self) -> bool:
+        """Whether there are no members."""
+        return not self._members
+
+    @property
+    def assignor(self) -> str:
+        """The name of the assignor that most members ask for."""
+        known = self._settings().assignors
+        votes = Counter(one.assignor for one in self._members.values() if one.assignor in known)
+        most = max(votes.values(), default=0)
+        return next((name for name in known if votes[name] == most), known[0])
+
+    def takes(self, request: Request) -> bool:
+        """Whether this group can handle a request: not a join of the classic protocol if empty."""
+        return bool(self._members) or not isinstance(request, Join)
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether members read this topic."""
+        return any(topic in member.subscription for member in self._members.values())
+
+    def admit_commit(
+        self, member_id: str, instance_id: str | None, generation: int, now: float
+    ) -> ErrorCode:
+        """Decide whether offsets may be committed; a classic member's commit extends its session.
+
+        Any client may commit to an empty group, otherwise only members in their present epoch.
+        """
+        if self._state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and not self._members:
+            return ErrorCode.NONE
+        try:
+            member = self._member(member_id, instance_id)
+        except ApiError as error:
+            return error.code
+        if member.classic is None:
+            return ErrorCode.NONE if generation == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+        if generation != member.epoch:
+            return ErrorCode.ILLEGAL_GENERATION
+        self._extend_session(member, now)
+        return ErrorCode.NONE
+
+    def admit_fetch(self, member_id: str | None, epoch: int, /) -> ErrorCode:
+        """Decide whether the committed offsets may be read: members in their present epoch."""
+        if member_id is None and epoch < 0:
+            return ErrorCode.NONE
+        member = self._members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    def image(self) -> GroupImage:
+        """The group's own node: of a group without classic members."""
+        return GroupImage(GroupState.EMPTY, self.epoch, CONSUMER, None, None)
+
+    def nodes(self) -> Mapping[str, bytes]:
+        """Encode the group and its members; those that did not change are encoded already."""
+        if self._node is None:
+            self._node = encode_group(self.epoch, self.assignment_epoch)
+        nodes = {group_path(): self._node}
+        for member in self._members.values():
+            if member.encoded is None:
+                member.encoded = encode_member(member)
+            nodes[member_path(member.member_id)] = member.encoded
+        return nodes
+
+    # What happens
+
+    def restore(self, assignment_epoch: int, members: Iterable[Member], now: float) -> None:
+        """Take in members as they were stored; all time-outs start again.
+
+        Where two members have a partition, only part of a change was stored. The one with the
+        higher epoch got it from the other, who had given it up.
+        """
+        self.assignment_epoch = assignment_epoch
+        for member in sorted(members, key=lambda one: one.epoch):
+            self._enter(member)
+            for partition in member.held:
+                former = self._members.get(self._holders.get(partition, ""))
+                if former is not None:
+                    former.assigned -= {partition}
+                    former.revoking -= {partition}
+                    self._touch(former)
+                self._holders[partition] = member.member_id
+            self._match(member)
+            self._extend_session(member, now)
+            if member.state is MemberState.UNREVOKED:
+                self._limit_revocation(member, now)
+        self._state = self._find_state()
+
+    def handle(self, request: Request, now: float) -> list[Effect]:
+        """Handle a request and return the effects, its response among them."""
+        self._effects = []
+        try:
+            if self._state is GroupState.DEAD:
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            result = self._answer(request, now)
+        except ApiError as error:
+            result = _refuse(request, error)
+        self._effects.append(Respond(request, result))
+        return self._finish()
+
+    def tick(self, now: float) -> list[Effect]:
+        """Handle the passing of time; return the effects. Due at ``wake_at``, harmless before."""
+        self._effects = []
+        if self._state is GroupState.DEAD:
+            return self._effects
+        late = [one for one in self._members.values() if min(one.deadline, one.revoke_by) <= now]
+        for member in late:
+            self._remove(member)
+        if late:
+            self._begin_epoch()
+        self._assign(now)
+        deadlines = (min(one.deadline, one.revoke_by) for one in self._members.values())
+        self.wake_at = min(deadlines, default=math.inf)
+        if self.epoch > self.assignment_epoch:
+            self._wake_by(self._assign_at)
+        return self._finish(f"{len(late)} members were silent for too long" if late else "")
+
+    def topics_changed(self, names: Collection[str], now: float, /) -> list[Effect]:
+        """Assign anew if members subscribe to a topic that came, went or grew."""
+        self._effects = []
+        if self._state is GroupState.DEAD:
+            return self._effects
+        is_concerned = False
+        for member in self._members.values():
+            former = member.subscription
+            if member.pattern:
+                self._match(member)
+            is_concerned |= not (former | member.subscription).isdisjoint(names)
+        if is_concerned:
+            self._begin_epoch()
+            self._assign(now)
+        return self._finish("topics have changed")
+
+    def dissolve(self, _error: ErrorCode) -> list[Effect]:
+        """Die. No requests are parked here."""
+        self._state = GroupState.DEAD
+        self.wake_at = math.inf
+        return []
+
+    def turn_away(self, _error: ErrorCode) -> list[Effect]:
+        """Do nothing: no requests are parked here."""
+        return []
+
+    def _answer(self, request: Request, now: float) -> Result:
+        match request:
+            case ConsumerHeartbeat():
+                return self._heartbeat(request, now)
+            case Join():
+                return self._classic_join(request, now)
+            case Sync():
+                return self._classic_sync(request, now)
+            case Heartbeat():
+                return self._classic_heartbeat(request, now)
+            case Leave():
+                return self._classic_leave(request, now)
+
+    # Members of KIP-848
+
+    def _heartbeat(self, request: ConsumerHeartbeat, now: float) -> ConsumerHeartbeatResult:
+        if request.epoch in {LEAVE, LEAVE_STATIC}:
+            return self._leave(request, now)
+        is_joining = request.epoch == JOIN
+        member = self._join(request) if is_joining else self._known(request)
+        is_late = request.epoch != member.epoch
+        if self._update(member, request):
+            self._begin_epoch()
+        self._assign(now)
+        if is_joining:
+            self._reconcile(member, NONE, now, is_joining=True)
+        else:
+            self._reconcile(member, request.owned, now)
+        self._extend_session(member, now)
+        told = member.assigned
+        if not (is_joining or is_late or request.is_full) and told == member.told:
+            return self._accept(member)
+        member.told = told
+        return self._accept(member, told)
+
+    def _accept(
+        self, member: Member, assignment: Partitions | None = None
+    ) -> ConsumerHeartbeatResult:
+        interval = self._settings().heartbeat_interval_ms
+        return ConsumerHeartbeatResult(
+            ErrorCode.NONE, None, member.member_id, member.epoch, interval, assignment
+        )
+
+    def _join(self, request: ConsumerHeartbeat) -> Member:
+        """Return the member that joins: a new one, one that lost its place, or a static one.
+
+        Raises:
+            ApiError: UNRELEASED_INSTANCE_ID, another member has the instance id and did not leave;
+                GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION or UNSUPPORTED_ASSIGNOR.
+        """
+        self._check(request)
+        holder = self._holder(request.instance_id)
+        member = self._members.get(request.member_id)
+        if holder is not None and holder is not member:
+            if not holder.has_left and holder.classic is None:
+                raise ApiError(
+                    ErrorCode.UNRELEASED_INSTANCE_ID,
+                    f"{holder.member_id} has the instance id {request.instance_id}",
+                )
+            self._make_room(member)
+            return self._succeed(holder, request.member_id)
+        if member is not None and member.instance_id != request.instance_id:
+            self._make_room(member)
+            member = None
+        if member is None:
+            self._check_size()
+            member = Member(request.member_id, request.instance_id)
+            self._enter(member)
+            self._begin_epoch()
+        if member.classic is not None or member.has_left:
+            member.classic, member.epoch = None, max(member.epoch, 0)
+            self._touch(member)
+        return member
+
+    def _known(self, request: ConsumerHeartbeat) -> Member:
+        """Return the member that sent a heartbeat in an epoch.
+
+        Raises:
+            ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, or as for joins.
+        """
+        member = self._member(request.member_id, request.instance_id)
+        self._check(request)
+        if member.classic is not None or member.has_left or request.epoch > member.epoch:
+            raise _fenced(member, request.epoch)
+        if request.epoch < member.epoch:
+            # A response was lost. Whoever has more than the member is another one.
+            is_previous = request.epoch == member.previous_epoch
+            if not is_previous or not (request.owned or NONE) <= member.held:
+                raise _fenced(member, request.epoch)
+        return member
+
+    def _check(self, request: ConsumerHeartbeat) -> None:
+        """Raise ApiError for what a member may not ask for, before anything changes."""
+        if request.assignor and request.assignor not in self._settings().assignors:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_ASSIGNOR,
+                f"{request.assignor} is none of {', '.join(self._settings().assignors)}",
+            )
+        if request.pattern:
+            self._compiled(request.pattern)
+
+    def _update(self, member: Member, request: ConsumerHeartbeat) -> bool:
+        """Take in what a member tells of itself; return whether it concerns the assignment."""
+        former = (member.subscription, member.assignor)
+        is_joining = request.epoch == JOIN
+        changes: dict[str, object] = {
+            "client_id": request.client_id,
+            "client_host": request.client_host,
+        }
+        if request.rack is not None or is_joining:
+            changes["rack"] = request.rack
+        if request.rebalance_timeout_ms >= 0:
+            changes["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+        if request.topics is not None or is_joining:
+            changes["topics"] = frozenset(request.topics or ())
+        if request.pattern is not None or is_joining:
+            changes["pattern"] = request.pattern or ""
+        if request.assignor is not None or is_joining:
+            changes["assignor"] = request.assignor
+        for name, value in changes.items():
+            if getattr(member, name) != value:
+                setattr(member, name, value)
+                self._touch(member)
+                if name == "pattern":
+                    self._match(member)
+        return former != (member.subscription, member.assignor)
+
+    def _leave(self, request: ConsumerHeartbeat, now: float) -> ConsumerHeartbeatResult:
+        member = self._member(request.member_id, request.instance_id)
+        if request.epoch == LEAVE_STATIC and member.instance_id is not None:
+            member.previous_epoch, member.epoch = -1, LEAVE_STATIC
+            member.state, member.told, member.revoke_by = MemberState.STABLE, None, math.inf
+            self._set_held(member, member.assigned & member.target, NONE)
+            self._extend_session(member, now)
+        else:
+            self._remove(member)
+            self._begin_epoch()
+            self._assign(now)
+        return ConsumerHeartbeatResult(
+            ErrorCode.NONE, None, request.member_id, request.epoch
+        )
+
+    # Members of the classic protocol
+
+    def _classic_join(self, request: Join, now: float) -> JoinResult:
+        """Take in a subscription and what the member has; answer with its epoch at once."""
+        subscription = _subscription(request)
+        holder = self._holder(request.instance_id)
+        member_id = request.member_id or request.new_member_id
+        if not request.member_id and request.instance_id is None and request.needs_known_id:
+            return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        if holder is not None and (not request.member_id or holder.has_left):
+            member = self._succeed(holder, member_id)
+        elif request.member_id in self._members or request.instance_id is not None:
+            member = self._classic_member(request, member_id)
+        elif request.member_id and subscription.owned:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)  # it lost its place, and does not know
+        else:
+            member = self._enter_new(member_id, None)
+        member.classic = Classic(request.session_timeout_ms, request.protocols)
+        member.client_id, member.client_host = request.client_id, request.client_host
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.rack = subscription.rack
+        former = member.subscription
+        member.topics, member.pattern, member.assignor = frozenset(subscription.topics), "", None
+        member.revoke_by = math.inf
+        self._touch(member)
+        self._match(member)
+        if member.subscription != former:
+            self._begin_epoch()
+        self._assign(now)
+        self._reconcile(member, self._ids(subscription.owned), now, is_joining=True)
+        self._extend_session(member, now)
+        return JoinResult(
+            ErrorCode.NONE,
+            member.member_id,
+            member.epoch,
+            CONSUMER,
+            request.protocols[0].name,
+        )
+
+    def _classic_member(self, request: Join, member_id: str) -> Member:
+        """Return a member that joins again, or a new static one."""
+        if self._holder(request.instance_id) is None and request.instance_id is not None:
+            if request.member_id:
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+            return self._enter_new(member_id, request.instance_id)
+        return self._member(request.member_id, request.instance_id)
+
+    def _enter_new(self, member_id: str, instance_id: str | None) -> Member:
+        self._check_size()
+        member = Member(member_id, instance_id)
+        self._enter(member)
+        self._begin_epoch()
+        return member
+
+    def _classic_sync(self, request: Sync, now: float) -> SyncResult:
+        """Answer with what the member has, whatever a leader assigned."""
+        member = self._classic(request.member_id, request.instance_id, request.generation)
+        classic = member.classic
+        assert classic is not None
+        protocol = classic.protocols[0].name
+        if request.protocol_type not in {None, CONSUMER} or request.protocol not in {
+            None,
+            protocol,
+        }:
+            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        is_behind = member.epoch < self.assignment_epoch
+        if is_behind and member.state is not MemberState.UNREVOKED:
+            self._limit_revocation(member, now)
+            raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._extend_session(member, now)
+        return SyncResult(ErrorCode.NONE, CONSUMER, protocol, self.classic_assignment(member))
+
+    def _classic_heartbeat(self, request: Heartbeat, now: float) -> ErrorCode:
+        """Extend the session; tell the member to join again when there is a reason to."""
+        member = self._classic(request.member_id, request.instance_id, request.generation)
+        self._extend_session(member, now)
+        waits_in_vain = member.state is MemberState.UNRELEASED and not all(
+            self._is_free(member, partition) for partition in member.target - member.assigned
+        )
+        is_behind = member.epoch < self.assignment_epoch
+        if not is_behind and (member.state is MemberState.STABLE or waits_in_vain):
+            return ErrorCode.NONE
+        self._limit_revocation(member, now)
+        return ErrorCode.REBALANCE_IN_PROGRESS
+
+    def _classic_leave(self, request: Leave, now: float) -> LeaveResult:
+        before = len(self._members)
+        outcomes = [LeaveOutcome(leaver, self._dismiss(leaver)) for leaver in request.leavers]
+        if len(self._members) < before:
+            self._begin_epoch()
+            self._assign(now)
+        return LeaveResult(ErrorCode.NONE, tuple(outcomes))
+
+    def _dismiss(self, leaver: Leaver) -> ErrorCode:
+        """Remove a member of whatever protocol; an administrator names only the instance."""
+        holder = self._holder(leaver.instance_id)
+        try:
+            if not leaver.member_id and leaver.instance_id is not None:
+                if holder is None:
+                    raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+                self._remove(holder)
+            else:
+                self._remove(self._member(leaver.member_id, leaver.instance_id))
+        except ApiError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    def _classic(self, member_id: str, instance_id: str | None, generation: int) -> Member:
+        """Return a member of the classic protocol in its present epoch.
+
+        Raises:
+            ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or ILLEGAL_GENERATION.
+        """
+        member = self._member(member_id, instance_id)
+        if member.classic is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if generation != member.epoch:
+            raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+        return member
+
+    def classic_assignment(self, member: Member) -> bytes:
+        """What a member has, as the classic protocol tells it."""
+        return encode_assignment(
+            NamedPartition(name, index)
+            for topic_id, index in member.assigned
+            if (name := self._catalog.name(topic_id)) is not None
+        )
+
+    def _ids(self, partitions: Iterable[NamedPartition]) -> Partitions:
+        found = ((self._catalog.find(topic), index) for topic, index in partitions)
+        return frozenset((topic[0], index) for topic, index in found if topic is not None)
+
+    # Members of both kinds
+
+    def _member(self, member_id: str, instance_id: str | None) -> Member:
+        """Return a member.
+
+        Raises:
+            ApiError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID, another member has the instance id.
+        """
+        if instance_id is not None:
+            holder = self._holder(instance_id)
+            if holder is None:
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody has the id {instance_id}")
+            if holder.member_id != member_id:
+                raise ApiError(
+                    ErrorCode.FENCED_INSTANCE_ID, f"another member has the id {instance_id}"
+                )
+        member = self._members.get(member_id)
+        if member is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is no member of {self.group_id}"
+            )
+        return member
+
+    def _holder(self, instance_id: str | None) -> Member | None:
+        member_id = self._instances.get(instance_id) if instance_id is not None else None
+        return None if member_id is None else self._members[member_id]
+
+    def _check_size(self) -> None:
+        limit = self._settings().max_size
+        if len(self._members) >= limit:
+            raise ApiError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"the group {self.group_id} has {limit} members, the most that it may have",
+            )
+
+    def _enter(self, member: Member) -> None:
+        self._members[member.member_id] = member
+        if member.instance_id is not None:
+            self._instances[member.instance_id] = member.member_id
+        self._touch(member)
+
+    def _remove(self, member: Member) -> None:
+        del self._members[member.member_id]
+        if member.instance_id is not None:
+            del self._instances[member.instance_id]
+        for partition in member.held:
+            del self._holders[partition]
+        self._is_changed = True
+
+    def _make_room(self, member: Member | None) -> None:
+        """Remove a member whose id belongs to another one from now on."""
+        if member is not None:
+            self._remove(member)
+            self._begin_epoch()
+
+    def _succeed(self, former: Member, member_id: str) -> Member:
+        """Give a static member's place, and what it has, to its next incarnation."""
+        held, target = former.held, former.target
+        self._remove(former)
+        member = Member(
+            member_id,
+            former.instance_id,
+            topics=former.topics,
+            pattern=former.pattern,
+            matching=former.matching,
+            assignor=former.assignor,
+            target=target,
+        )
+        self._enter(member)
+        self._set_held(member, held, NONE)
+        return member
+
+    def _match(self, member: Member) -> None:
+        """Find the topics that a member's pattern matches."""
+        if not member.pattern:
+            member.matching = frozenset()
+            return
+        try:
+            matches = self._compiled(member.pattern).matches
+        except ApiError:  # stored by another version, which understood more
+            member.matching = frozenset()
+            return
+        member.matching = frozenset(filter(matches, self._catalog.names()))
+
+    def _compiled(self, pattern: str) -> TopicPattern:
+        known = self._patterns.get(pattern)
+        if known is None:
+            used = {member.pattern for member in self._members.values()}
+            self._patterns = {key: value for key, value in self._patterns.items() if key in used}
+            try:
+                known = self._patterns[pattern] = TopicPattern(pattern)
+            except InvalidPattern as error:
+                raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+        return known
+
+    # Assignments
+
+    def _begin_epoch(self) -> None:
+        self.epoch += 1
+        self._node = None
+        self._is_changed = True
+
+    def _assign(self, now: float) -> None:
+        """Make the targets of the present epoch, unless that was done just now.
+
+        Members that come by the hundred share assignments, which cost most in large groups.
+        """
+        if self.epoch == self.assignment_epoch:
+            return
+        if now < self._assign_at:
+            self._wake_by(self._assign_at)
+            return
+        self._assign_at = now + min(len(self._members) / _MEMBERS_PER_SECOND, _MOST_PAUSE)
+        topics = {name for member in self._members.values() for name in member.subscription}
+        known = {name: found for name in sorted(topics) if (found := self._catalog.find(name))}
+        readers = [
+            Reader(
+                member.member_id,
+                member.instance_id,
+                frozenset(known[name][0] for name in member.subscription if name in known),
+                member.target,
+            )
+            for member in self._members.values()
+        ]
+        assign = ASSIGNORS[self.assignor]
+        for member_id, target in assign(readers, dict(known.values())).items():
+            member = self._members[member_id]
+            if member.target != target:
+                member.target = target
+                self._touch(member)
+            if member.has_left and not member.assigned <= target:
+                self._set_held(member, member.assigned & target, NONE)
+        self.assignment_epoch = self.epoch
+        self._node = None
+        self._is_changed = True
+
+    def _reconcile(
+        self, member: Member, owned: Partitions | None, now: float, *, is_joining: bool = False
+    ) -> None:
+        before = member.held
+        was_revoking = member.revoking
+
+        def is_free(partition: TopicPartition) -> bool:
+            return self._is_free(member, partition)
+
+        if not member.reconcile(self.assignment_epoch, owned, is_free, is_joining=is_joining):
+            return
+        self._touch(member)
+        self._hold(member, before)
+        if member.state is not MemberState.UNREVOKED:
+            member.revoke_by = math.inf
+        elif member.revoking != was_revoking:
+            member.revoke_by = math.inf
+            self._limit_revocation(member, now)
+
+    def _is_free(self, member: Member, partition: TopicPartition) -> bool:
+        return self._holders.get(partition, member.member_id) == member.member_id
+
+    def _set_held(self, member: Member, assigned: Partitions, revoking: Partitions) -> None:
+        before = member.held
+        member.assigned, member.revoking = assigned, revoking
+        self._hold(member, before)
+        self._touch(member)
+
+    def _hold(self, member: Member, before: Partitions) -> None:
+        """Note who holds what a member holds now, and that what it held is free."""
+        held = member.held
+        for partition in before - held:
+            del self._holders[partition]
+        for partition in held - before:
+            assert partition not in self._holders
+            self._holders[partition] = member.member_id
+
+    def _find_state(self) -> GroupState:
+        if not self._members:
+            return GroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return GroupState.ASSIGNING
+        epoch = self.assignment_epoch
+        if all(one.has_left or one.is_reconciled(epoch) for one in self._members.values()):
+            return GroupState.STABLE
+        return GroupState.RECONCILING
+
+    # Time and effects
+
+    def _extend_session(self, member: Member, now: float) -> None:
+        classic = member.classic
+        timeout_ms = (
+            self._settings().session_timeout_ms if classic is None else classic.session_timeout_ms
+        )
+        member.deadline = now + timeout_ms / 1000
+        self._wake_by(member.deadline)
+
+    def _limit_revocation(self, member: Member, now: float) -> None:
+        """Remove the member unless it does within its rebalance time-out what it is to do."""
+        if member.revoke_by == math.inf:
+            member.revoke_by = now + max(member.rebalance_timeout_ms, 0) / 1000
+            self._wake_by(member.revoke_by)
+
+    def _wake_by(self, at: float) -> None:
+        self.wake_at = min(self.wake_at, at)
+
+    def _touch(self, member: Member) -> None:
+        """Note that a member is to be stored anew."""
+        member.encoded = None
+        self._is_changed = True
+
+    def _finish(self, reason: str = "") -> list[Effect]:
+        """Have changes stored, before the responses that tell of them."""
+        if not self._is_changed:
+            return self._effects
+        self._is_changed = False
+        before, self._state = self._state, self._find_state()
+        first: list[Effect] = [Save()]
+        if self._state is not before:
+            reason = reason or f"epoch {self.epoch} with {len(self._members)} members"
+            first.append(Moved(before.value, self._state.value, reason))
+        self._effects[:0] = first
+        return self._effects
+
+
+def _subscription(request: Join) -> Subscription:
+    """Return what a member of the classic protocol subscribes to.
+
+    Raises:
+        ApiError: INCONSISTENT_GROUP_PROTOCOL, it is no consumer, or its metadata are illegible.
+    """
+    if request.protocol_type != CONSUMER or not request.protocols:
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    try:
+        return decode_subscription(request.protocols[0].metadata)
+    except WireError as error:
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error
+
+
+def _refuse(request: Request, error: ApiError) -> Result:
+    if isinstance(request, ConsumerHeartbeat):
+        return request.refuse(error.code, error.message)
+    return request.refuse(error.code)
+
+
+def _fenced(member: Member, epoch: int) -> ApiError:
+    return ApiError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"the epoch of {member.member_id} is {member.epoch}, not {epoch}: it is to join again",
+    )

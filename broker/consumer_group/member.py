@@ -1,0 +1,140 @@
+"""A member of a group of KIP-848, and how it comes to what it is to have.
+
+The broker tells a member only of partitions that nobody else has. The way there::
+
+    STABLE ── it is to give something up ──► UNREVOKED ── it has given that up ──┐
+      ▲  └──────────────── nothing to give up ───────────────────────────────────┤
+      │                                                                          ▼
+      └──── everything it is to have is free ◄──────────────────────────── UNRELEASED
+                                                       (something is with others still)
+
+A partition that a member was told of counts as its own until the member, told to give it up, says
+that it did, or is out of the group. That a heartbeat does not list the partition proves nothing
+before: the member may be taking it over just then.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+from ..group.requests import GroupProtocol
+from .assignors import Partitions, TopicPartition
+
+JOIN: Final = 0
+LEAVE: Final = -1
+LEAVE_STATIC: Final = -2
+"""The epochs with which heartbeats join, leave, and leave for a while."""
+
+NONE: Final[Partitions] = frozenset()
+
+
+class MemberState(Enum):
+    """How far a member is from what it is to have."""
+
+    STABLE = "Stable"
+    UNREVOKED = "UnrevokedPartitions"
+    UNRELEASED = "UnreleasedPartitions"
+
+
+class Classic(NamedTuple):
+    """What a member that speaks the classic protocol told when it joined."""
+
+    session_timeout_ms: int
+    protocols: tuple[GroupProtocol, ...]
+
+
+@dataclass(slots=True)
+class Member:
+    """A member of a group.
+
+    epoch: that of the assignment that it follows; -2: it left, and its place waits for it.
+    previous_epoch: the one before, which the member may know yet.
+    topics, pattern: what it subscribes to; the pattern may be empty.
+    matching: the topics that the pattern matches now.
+    target: what it is to have.
+    assigned: what it was told of, and may read.
+    revoking: what it was told of, and is to give up.
+    classic: None of a member that speaks KIP-848.
+    deadline: when its session ends; revoke_by: when it must have given up what it is to, or, of a
+        classic member, have joined again. Monotonic seconds; they are not stored.
+    told: what the last response told it.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    rack: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = 0
+    topics: frozenset[str] = frozenset()
+    pattern: str = ""
+    matching: frozenset[str] = frozenset()
+    assignor: str | None = None
+    classic: Classic | None = None
+    epoch: int = 0
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Partitions = NONE
+    revoking: Partitions = NONE
+    target: Partitions = NONE
+    deadline: float = math.inf
+    revoke_by: float = math.inf
+    told: Partitions | None = None
+    encoded: bytes | None = field(default=None, repr=False)
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The names of all topics that it subscribes to."""
+        return self.topics | self.matching
+
+    @property
+    def held(self) -> Partitions:
+        """The partitions that nobody else may have."""
+        return self.assigned | self.revoking
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it is away, and its place waits for its return."""
+        return self.epoch == LEAVE_STATIC
+
+    def is_reconciled(self, epoch: int) -> bool:
+        """Whether it has all that the assignment of an epoch gives to it."""
+        return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def reconcile(
+        self,
+        epoch: int,
+        owned: Partitions | None,
+        is_free: Callable[[TopicPartition], bool],
+        *,
+        is_joining: bool = False,
+    ) -> bool:
+        """Go as far towards the target as is allowed now; return whether anything changed.
+
+        epoch: that of the target.
+        owned: what the member says that it has; None: nothing new. That tells whether it gave up
+            what it was told to give up before.
+        is_free: whether nobody else has a partition.
+        is_joining: the member has nothing but ``owned``, and takes nothing over until it is told.
+        """
+        if self.state is MemberState.UNREVOKED and (owned is None or owned & self.revoking):
+            return False
+        if self.is_reconciled(epoch):
+            return False
+        before = (self.epoch, self.state, self.assigned, self.revoking)
+        released = self.assigned - self.target
+        has_given_up = is_joining and owned is not None and not owned & released
+        if released and not has_given_up:
+            self.state = MemberState.UNREVOKED
+            self.assigned, self.revoking = self.assigned & self.target, released
+        else:
+            kept = self.assigned & self.target
+            wanted = self.target - kept
+            free = frozenset(filter(is_free, wanted))
+            self.assigned, self.revoking = kept | free, NONE
+            self.state = MemberState.STABLE if free == wanted else MemberState.UNRELEASED
+            if self.epoch != epoch:
+                self.previous_epoch, self.epoch = self.epoch, epoch
+        return before != (self.epoch, self.state, self.assigned, self.revoking)
