@@ -1,7 +1,9 @@
 """The nodes of the embedded store in a SQLite file. Blocking; used by one thread.
 
 One table, keyed by parent and name, makes a node and a node's children one look-up each. The file
-is in WAL mode with ``synchronous=FULL``: a commit that returned is on stable storage. The file is
+is in WAL mode with ``synchronous=FULL``: a commit that returned is on stable storage. Lazy commits
+are the exception: with ``synchronous=NORMAL`` they are in the system's cache when they return. A
+crash of the machine may take the last of them, never one and not those after it. The file is
 locked while it is open, so all ephemeral nodes found on opening belong to sessions that ended. An
 ephemeral node has the number of its session in the column ``ephemeral``, others have 0.
 """
@@ -48,6 +50,12 @@ _SCHEMA = (
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 
+_SET_ANY = (
+    "UPDATE nodes SET data = ?, version = version + 1 WHERE parent = ? AND name = ?"
+    " RETURNING version"
+)
+_SET = _SET_ANY.replace(" RETURNING", " AND version = ? RETURNING")
+
 
 class Database:
     """An open database.
@@ -63,6 +71,7 @@ class Database:
             StoreUnavailable: the disk is full.
         """
         self._path = path
+        self._is_synchronous = True
         self.touched: set[str] = set()
         try:
             self._db = sqlite3.connect(path, timeout=_LOCK_WAIT_SECONDS, isolation_level=None)
@@ -100,12 +109,22 @@ class Database:
         """Close the file and release its lock."""
         self._db.close()
 
-    def begin(self) -> None:
-        """Begin a commit: all until ``commit`` becomes durable together, or not at all."""
+    def begin(self, *, lazily: bool = False) -> None:
+        """Begin a commit: all until ``commit`` becomes durable together, or not at all.
+
+        ``lazily``: it is left to the system when that is.
+        """
+        if self._is_synchronous == lazily:
+            # In WAL mode, NORMAL writes the same and does not wait for the disk.
+            self._db.execute(f"PRAGMA synchronous = {'NORMAL' if lazily else 'FULL'}")
+            self._is_synchronous = not lazily
         self._db.execute("BEGIN")
 
     def commit(self) -> None:
-        """Commit; on return, all since ``begin`` is on stable storage."""
+        """Commit; on return, all since ``begin`` is on stable storage, unless it began lazily.
+
+        What was committed lazily before is then on stable storage, too.
+        """
         self._db.execute("COMMIT")
 
     def rollback(self) -> bool:
@@ -184,8 +203,6 @@ class Database:
             case Create():
                 return self._create(operation, session)
             case Set(path, data, version):
-                if version == ANY_VERSION:
-                    version = self._check(path, version)
                 return self._set(path, data, version)
             case Delete(path, version):
                 self._check(path, version)
@@ -206,14 +223,17 @@ class Database:
         return current
 
     def _set(self, path: str, data: bytes, version: int) -> int:
-        done = self._db.execute(
-            "UPDATE nodes SET data = ?, version = ? WHERE parent = ? AND name = ? AND version = ?",
-            (data, version + 1, *split(path), version),
-        )
-        if not done.rowcount:
+        parent, name = split(path)
+        if version == ANY_VERSION:
+            done = self._db.execute(_SET_ANY, (data, parent, name))
+        else:
+            done = self._db.execute(_SET, (data, parent, name, version))
+        row = done.fetchone()
+        if row is None:
             self._check(path, version)  # raises NoNode or VersionConflict
         self.touched.add(path)
-        return version + 1
+        new: int = row[0]
+        return new
 
     def _create(self, create: Create, session: int) -> str:
         path = create.path

@@ -29,10 +29,14 @@ T = TypeVar("T")
 
 
 class _Request(NamedTuple):
-    """Work for the thread, and the future of its result."""
+    """Work for the thread, and the future of its result.
+
+    ``is_lazy``: nothing needs to be on stable storage when it is answered; so are all reads.
+    """
 
     work: Callable[[Database], Any]
     future: asyncio.Future[Any]
+    is_lazy: bool
 
 
 class _Outcome(NamedTuple):
@@ -63,10 +67,10 @@ class _Worker:
         self._thread = threading.Thread(target=self._run, name="metadata-store", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Callable[[Database], T]) -> asyncio.Future[T]:
+    def submit(self, work: Callable[[Database], T], *, lazily: bool = False) -> asyncio.Future[T]:
         """Do ``work`` in the thread, after everything submitted before."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Request(work, future))
+        self._queue.put(_Request(work, future, lazily))
         return future
 
     async def close(self) -> None:
@@ -113,7 +117,7 @@ class _Worker:
         """Do a batch in one commit; return an error if the file became unusable."""
         failure = None
         try:
-            database.begin()
+            database.begin(lazily=all(request.is_lazy for request in batch))
             outcomes = [_attempt(database, request) for request in batch]
             database.commit()
         except sqlite3.Error as error:
@@ -209,23 +213,25 @@ class EmbeddedStore(MetadataStore):
     async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node | None:
         """The node at ``path``."""
         paths.check(path)
-        return await self._submit(lambda database: database.get(path), path, watch)
+        return await self._submit(lambda database: database.get(path), path, watch, lazily=True)
 
     async def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
         """Those of the nodes that there are."""
         for path in wanted:
             paths.check(path)
-        return await self._submit(lambda database: database.get_many(wanted))
+        return await self._submit(lambda database: database.get_many(wanted), lazily=True)
 
     async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
         """The names below ``path``."""
         paths.check(path)
-        return await self._submit(lambda database: database.children(path), path, watch)
+        return await self._submit(
+            lambda database: database.children(path), path, watch, lazily=True
+        )
 
     async def tree(self, path: str) -> dict[str, Node]:
         """The nodes from ``path`` down."""
         paths.check(path)
-        return await self._submit(lambda database: database.tree(path))
+        return await self._submit(lambda database: database.tree(path), lazily=True)
 
     async def transaction(self, operations: Sequence[Op]) -> list[Result]:
         """Apply the operations together."""
@@ -233,10 +239,23 @@ class EmbeddedStore(MetadataStore):
 
     async def transaction_of(self, session: int, operations: Sequence[Op]) -> list[Result]:
         """The same for another session in the file, whose ephemeral nodes they create."""
+        return await self._apply(session, operations)
+
+    async def lazy_transaction(self, operations: Sequence[Op]) -> list[Result]:
+        """Apply the operations together; they are in the system's cache then, not on the disk."""
+        return await self.lazy_transaction_of(OWN_SESSION, operations)
+
+    async def lazy_transaction_of(self, session: int, operations: Sequence[Op]) -> list[Result]:
+        """The same for another session in the file."""
+        return await self._apply(session, operations, lazily=True)
+
+    def _apply(
+        self, session: int, operations: Sequence[Op], *, lazily: bool = False
+    ) -> asyncio.Future[list[Result]]:
         wanted = tuple(operations)
         for operation in wanted:
             check(operation)  # here, because an error of SQLite would fail the whole batch
-        return await self._submit(lambda database: database.apply(wanted, session))
+        return self._submit(lambda database: database.apply(wanted, session), lazily=lazily)
 
     async def end_session(self, session: int) -> None:
         """Delete the ephemeral nodes of another session. Raises StoreUnavailable."""
@@ -247,11 +266,13 @@ class EmbeddedStore(MetadataStore):
         work: Callable[[Database], T],
         path: str = "",
         watch: Callable[[], None] | None = None,
+        *,
+        lazily: bool = False,
     ) -> asyncio.Future[T]:
         """Submit ``work``; ``watch`` is called when ``path`` or its children change afterwards."""
         if self._worker is None or self._state is not SessionState.CONNECTED:
             raise StoreUnavailable(f"the metadata store {self.path} is not open")
-        future = self._worker.submit(work)
+        future = self._worker.submit(work, lazily=lazily)
         started = perf_counter()
         future.add_done_callback(lambda _: self.timings.observe(perf_counter() - started))
         if watch is not None:

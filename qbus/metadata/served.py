@@ -88,12 +88,17 @@ class ServedStore(MetadataStore):
 
     async def transaction(self, operations: Sequence[Op]) -> list[Result]:
         """Apply the operations together."""
+        return await self._transact(messages.TRANSACTION, operations)
+
+    async def lazy_transaction(self, operations: Sequence[Op]) -> list[Result]:
+        """Apply the operations together; they are in the system's cache then, not on the disk."""
+        return await self._transact(messages.LAZY_TRANSACTION, operations)
+
+    async def _transact(self, name: str, operations: Sequence[Op]) -> list[Result]:
         wanted = tuple(operations)
         for operation in wanted:
             check(operation)
-        results: list[Result] = await self._ask(
-            messages.TRANSACTION, messages.operations_out(wanted)
-        )
+        results: list[Result] = await self._ask(name, messages.operations_out(wanted))
         return results
 
     def _ask(

@@ -132,6 +132,9 @@ class _Session:
             case messages.TRANSACTION:
                 operations = messages.operations_in(arguments[0])
                 return await store.transaction_of(self._number, operations)
+            case messages.LAZY_TRANSACTION:
+                operations = messages.operations_in(arguments[0])
+                return await store.lazy_transaction_of(self._number, operations)
         raise ValueError(f"a metadata store has no request {name!r}")
 
     def _watch(self, number: int) -> Callable[[], None]:

@@ -190,6 +190,15 @@ class MetadataStore(ABC):
             StoreUnavailable: whether it was applied is unknown.
         """
 
+    async def lazy_transaction(self, operations: Sequence[Op]) -> list[Result]:
+        """Like :meth:`transaction`, but a crash of the machine may undo it.
+
+        With it, it undoes all lazy ones since. A crash of the process does not, and any later
+        transaction that is not lazy makes it durable. Stores that gain nothing from that do as
+        ever.
+        """
+        return await self.transaction(operations)
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self

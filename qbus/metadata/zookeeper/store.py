@@ -37,15 +37,15 @@ from qbus.metadata.zookeeper.reader import Reader
 from qbus.metadata.zookeeper.session import Session
 from qbus.metadata.zookeeper.transactions import (
     MAX_BYTES,
+    Multi,
     Step,
-    acl_size,
     ancestors,
+    encode_acl,
     parents_of,
     plan,
     refusal,
     results,
     send,
-    size,
 )
 
 T = TypeVar("T")
@@ -79,8 +79,8 @@ class ZooKeeperStore(MetadataStore):
             timings=self.timings,
         )
         self._timeout_s = connection_timeout_s or session_timeout_s
-        self._acl = [*READ_ACL_UNSAFE, *CREATOR_ALL_ACL] if protect else OPEN_ACL_UNSAFE
-        self._acl_size = acl_size(self._acl)
+        acl = [*READ_ACL_UNSAFE, *CREATOR_ALL_ACL] if protect else OPEN_ACL_UNSAFE
+        self._acl = encode_acl(acl)
         self._prefix = "" if address.chroot == paths.ROOT else address.chroot
         self._reader = Reader(self._session, self._prefix)
         self._watches: set[Callable[[object], None]] = set()
@@ -204,13 +204,13 @@ class ZooKeeperStore(MetadataStore):
         raise error
 
     async def _send(self, steps: Sequence[Step]) -> list[Any]:
-        needed = size(steps, len(self._prefix.encode()), self._acl_size)
-        if needed > MAX_BYTES:
+        request = Multi(steps, self._prefix, self._acl)
+        if request.size > MAX_BYTES:
             raise TransactionTooLarge(
-                f"a transaction of {needed} bytes; ZooKeeper takes {MAX_BYTES} (jute.maxbuffer)"
+                f"a transaction of {request.size} bytes;"
+                f" ZooKeeper takes {MAX_BYTES} (jute.maxbuffer)"
             )
-        request = partial(send, steps=steps, prefix=self._prefix, acl=self._acl)
-        answers: list[Any] = await self._session.ask(request)
+        answers: list[Any] = await self._session.ask(partial(send, request=request))
         return answers
 
     async def _make_chroot(self) -> None:
@@ -222,7 +222,7 @@ class ZooKeeperStore(MetadataStore):
             except exceptions.NoAuthError:
                 raise AccessDenied(path) from None
             steps = [Step(Create(path), is_asked_for=True)]
-            request = partial(send, steps=steps, prefix="", acl=self._acl)
+            request = partial(send, request=Multi(steps, "", self._acl))
             refused = refusal(steps, await self._session.ask(request))
             if refused and not isinstance(refused.error, exceptions.NodeExistsError):
                 raise refused.as_error()

@@ -10,7 +10,7 @@ from qbus.metadata import Check, Set
 from qbus.metadata.feed import announce
 from qbus.metadata.znodes import ChangeNode, PartitionStateNode
 from qbus.metadata.zookeeper.transactions import MAX_BYTES as TAKEN
-from qbus.metadata.zookeeper.transactions import plan, size
+from qbus.metadata.zookeeper.transactions import Multi, plan
 
 
 def change(name: str, partition: int, replicas: int = 3) -> StateChange:
@@ -33,7 +33,7 @@ def test_each_part_is_what_zookeeper_takes(name: int, count: int, replicas: int,
     for part in parts:
         assert 0 < len(part) <= most
         ops = [*operations_of(part), announce(change_of(part).encode())]
-        assert size(plan(ops, set()), prefix=60, acl=200) <= TAKEN
+        assert Multi(plan(ops, set()), "/" + "c" * 59, bytes(200)).size <= TAKEN
 
 
 def test_few_are_written_together() -> None:

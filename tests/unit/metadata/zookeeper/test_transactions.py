@@ -1,13 +1,28 @@
 """Missing parents are created in the same transaction, once each and in order."""
 
+import struct
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qbus.metadata import Check, Create, Delete, Op, Set
-from qbus.metadata.zookeeper.transactions import MAX_BYTES, Step, ancestors, parents_of, plan, size
+from qbus.metadata.zookeeper.library import (
+    CREATOR_ALL_ACL,
+    OPEN_ACL_UNSAFE,
+    exceptions,
+    serialization,
+)
+from qbus.metadata.zookeeper.transactions import (
+    Multi,
+    Step,
+    ancestors,
+    encode_acl,
+    parents_of,
+    plan,
+)
 
 
 def planned(operations: Sequence[Op], *missing: str) -> list[str]:
@@ -96,15 +111,70 @@ def test_with_what_is_missing_known_no_creation_lacks_its_parent(
             there.discard(operation.path)
 
 
-@pytest.mark.parametrize(
-    "operation", [Create("/ä", b"1234"), Set("/ä", b"1234"), Check("/ä"), Delete("/ä")]
-)
-def test_the_size_is_what_kazoo_sends(operation: Op) -> None:
-    from qbus.metadata.zookeeper.library import OPEN_ACL_UNSAFE, serialization
-    from qbus.metadata.zookeeper.transactions import _encodable, acl_size
+CHROOT = "/chroot"
+OPERATIONS = [
+    Create("/ä", b"1234"),
+    Create("/e", b"", ephemeral=True),
+    Create("/s-", b"", sequential=True),
+    Set("/ä", b"1234", 7),
+    Check("/ä"),
+    Delete("/ä", 3),
+    Check("/"),
+]
 
-    chroot = "/chroot"
-    encoded = _encodable(operation, chroot, OPEN_ACL_UNSAFE)
-    sent = len(serialization.Transaction([encoded, encoded]).serialize()) + 8
-    assert size(plan([operation] * 2, ()), len(chroot), acl_size(OPEN_ACL_UNSAFE)) == sent
-    assert sent < MAX_BYTES
+
+def as_kazoo_has_it(operation: Op, acl: Any) -> Any:
+    path = CHROOT + operation.path if operation.path != "/" else CHROOT
+    match operation:
+        case Set(_, data, version):
+            return serialization.SetData(path, data, version)
+        case Create(_, data, ephemeral, sequential):
+            return serialization.Create(path, data, acl, ephemeral + 2 * sequential)
+        case Check(_, version):
+            return serialization.CheckVersion(path, version)
+        case Delete(_, version):
+            return serialization.Delete(path, version)
+
+
+@pytest.mark.parametrize("acl", [OPEN_ACL_UNSAFE, [*OPEN_ACL_UNSAFE, *CREATOR_ALL_ACL]])
+def test_a_request_is_what_kazoo_would_send(acl: Any) -> None:
+    request = Multi(plan(OPERATIONS, ()), CHROOT, encode_acl(acl))
+    operations = [as_kazoo_has_it(operation, acl) for operation in OPERATIONS]
+
+    assert request.serialize() == serialization.Transaction(operations).serialize()
+    assert request.size == len(request.serialize()) + 8
+
+
+def test_without_a_chroot_paths_are_as_they_are() -> None:
+    request = Multi(plan([Check("/"), Check("/a")], ()), "", b"")
+    operations = [serialization.CheckVersion("/", -1), serialization.CheckVersion("/a", -1)]
+
+    assert request.serialize() == serialization.Transaction(operations).serialize()
+
+
+def answered(*parts: bytes) -> list[Any]:
+    data = b"reply header" + b"".join(parts) + struct.pack(">i?i", -1, True, -1)
+    return Multi((), "", b"").deserialize(data, len(b"reply header"))
+
+
+def test_answers_are_versions_paths_and_errors() -> None:
+    stat = struct.pack(">qqqqiiiqiiq", 1, 2, 3, 4, 0, 6, 7, 8, 9, 10, 11)
+    path = struct.pack(">i?ii3s", 1, False, -1, 3, b"/a1")
+    there = struct.pack(">i?i", 13, False, -1)
+    gone = struct.pack(">i?i", 2, False, -1)
+
+    assert answered(struct.pack(">i?i", 5, False, -1) + stat, path, there, gone) == [
+        0,
+        "/a1",
+        True,
+        True,
+    ]
+
+
+def test_of_a_refused_transaction_each_operation_has_an_error() -> None:
+    rolled_back, no_node = (struct.pack(">i?ii", -1, False, code, code) for code in (0, -101))
+
+    first, second = answered(rolled_back, no_node)
+
+    assert isinstance(first, exceptions.RolledBackError)
+    assert isinstance(second, exceptions.NoNodeError)
