@@ -38,7 +38,9 @@ from .delay.metrics import register_metrics as register_delay_metrics
 from .full_disks import FullDisks
 from .group import GroupCoordinator
 from .group.metrics import GroupLag
-from .internal_logs import LogParts
+from .group.offset_log import OffsetLog, offsets_topic
+from .group.offset_machine import OffsetsMachine
+from .internal_logs import InternalLog, LogParts
 from .internal_logs import register_metrics as register_internal_log_metrics
 from .kafka.queue_leaders import QueueLeaders
 from .kafka.replica_sessions import ReplicaSessions
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SESSIONS = 1.5  # ZooKeeper takes a little longer to end them
+_STORAGE_S = 1.0
 _EVERY_INTERFACE = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not listened on
 
 
@@ -142,14 +145,12 @@ async def running_broker(
         stopping_replicas.push_async_callback(replicas.stop)
         for stop in (dead_letters.close, delays.stop, queues.stop):
             stopping_replicas.callback(stop)
+        log_parts = LogParts(clock, metadata, controller, replicas.tasks)
         transactions = _transactions(
-            config,
-            store,
-            metadata,
-            LogParts(clock, metadata, controller, replicas.tasks),
-            replicas,
-            stopping_replicas,
+            config, store, metadata, log_parts, replicas, stopping_replicas
         )
+        offset_log = _offset_log(config, log_parts, replicas, groups, stopping_replicas)
+        groups.use_log(OffsetLog(offset_log, metadata.topics))
         shares = _share_coordinator(store, metadata, config, clock, groups, replicas)
         requests = _share_requests(config, metadata, replicas, queues, stopping_replicas)
         await replicas.start()
@@ -213,6 +214,26 @@ def _transactions(
     return _Transactions(coordinator, peers, producer_ids)
 
 
+def _offset_log(
+    config: BrokerConfig,
+    parts: LogParts,
+    replicas: ReplicaManager[ReplicaSessions],
+    groups: GroupCoordinator,
+    stopping: AsyncExitStack,
+) -> InternalLog[OffsetsMachine]:
+    """Committed offsets in a log, if that is configured; they are moved when it is changed."""
+    log = InternalLog(
+        parts,
+        partial(offsets_topic, config),
+        OffsetsMachine,
+        on_loaded=groups.shard_loaded,
+        on_unloaded=groups.shard_unloaded,
+    )
+    replicas.events.subscribe(log)
+    stopping.push_async_callback(log.stop)
+    return log
+
+
 def _complete(
     broker: Broker,
     peers: TransactionPeers,
@@ -223,6 +244,12 @@ def _complete(
     """Add what stands on all the rest: transactions, metrics, and the queues of jobs."""
     peers.serve(broker)
     _register_metrics(broker, detector)
+
+    async def look_after_storage() -> None:
+        await broker.groups.look_after_storage(is_controller=broker.controller.is_active)
+
+    tasks = broker.replicas.tasks
+    tasks.add("look after the storage of offsets", _STORAGE_S, look_after_storage)
     if jobs is not None:
         stopping.callback(_serve_jobs(broker, jobs).close)
 
@@ -430,7 +457,7 @@ def _register_metrics(broker: Broker, detector: FailureDetector) -> None:
     _register_record_metrics(metrics, broker.delays, broker.queues, tasks, broker.clock)
     _register_share_metrics(metrics, broker.shares, broker.share_sessions)
     register_transaction_metrics(metrics, broker.transactions)
-    register_internal_log_metrics(metrics, [broker.transactions.log])
+    register_internal_log_metrics(metrics, [broker.transactions.log, *broker.groups.logs])
 
 
 def _register_build(metrics: Metrics) -> None:
@@ -456,6 +483,18 @@ def _register_group_metrics(
     counter("group_rebalances", "Number of completed rebalances.", lambda: groups.rebalances)
     counter("offset_commits", "Number of offsets committed.", lambda: groups.commits)
     counter("offsets_expired", "Number of offsets expired.", lambda: groups.expired_offsets)
+    gauge(
+        "group_transactions",
+        "Number of open transactions that have brought offsets to groups.",
+        lambda: groups.transactions,
+    )
+    metrics.gauges_by(
+        ["storage"],
+        "offsets_storage",
+        "1 for where committed offsets are kept: zookeeper (the metadata store), log, or returning "
+        "(on the way from the log to the metadata store).",
+        lambda: [((groups.storage.value,), 1)],
+    )
     GroupLag(groups, end_offset).register(metrics)
 
 

@@ -3,6 +3,7 @@
 from .coordinator import GroupCoordinator
 from .group import Group
 from .machine import GroupMachine
+from .offset_machine import Committed
 from .offsets import Offset, Offsets, TopicPartition
 from .requests import (
     ConsumerHeartbeat,
@@ -20,6 +21,7 @@ from .requests import (
 from .state import GroupState
 
 __all__ = [
+    "Committed",
     "ConsumerHeartbeat",
     "ConsumerHeartbeatResult",
     "Group",

@@ -8,19 +8,38 @@ from qbus.clock import Clock
 from qbus.config import BrokerConfig
 from qbus.consumer_protocol import CONSUMER
 from qbus.errors import ApiError, ErrorCode
-from qbus.metadata import MetadataStore
+from qbus.metadata import Check, MetadataStore, Op
+from qbus.metadata.znodes import PartitionStateNode
+from qbus.names import OFFSETS_TOPIC
 
+from ..internal_logs import InternalLog, Shard
 from ..metadata.cache import Subscriber
 from ..metadata.image import BrokerInfo, Event, Topic, changed_topics
+from .committed import CommittedOffsets
 from .failover import CoordinatorFailover
 from .group_metadata import GroupMetadata
 from .machine import GroupKinds, GroupMachine
+from .moves import OffsetHomes
 from .offset_cleaner import OffsetCleaner
+from .offset_log import OffsetLog, Verify
+from .offset_machine import Committed, OffsetsMachine
 from .offsets import Offset, Offsets, Retention, TopicPartition
 from .ownership import LiveBrokers, Ownership
 from .registry import GroupRegistry
-from .requests import ConsumerHeartbeat, ConsumerHeartbeatResult, Heartbeat, Join, JoinResult, Leave, LeaveResult, Request, Sync, SyncResult
+from .requests import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    Heartbeat,
+    Join,
+    JoinResult,
+    Leave,
+    LeaveResult,
+    Request,
+    Sync,
+    SyncResult,
+)
 from .state import GroupState
+from .storage import OffsetsStorage, Storage
 from .timers import LoopTimers, Timers
 
 MAX_MEMBER_BYTES: Final = 512 * 1024  # of metadata or assignment; a znode must hold it
@@ -63,13 +82,18 @@ class GroupCoordinator:
         self._clock = clock
         self._config = config
         self._ownership = owners = Ownership(config.node_id, metadata)
+        self._store = store
         self._registry = GroupRegistry(
             store, metadata.topics, owners, config, clock, timers, kinds
         )
+        self._committed = CommittedOffsets(self._registry)
+        self._homes: OffsetHomes | None = None
         self._failover = CoordinatorFailover(self._registry, owners, store, clock, timers)
         self._retention = Retention(config.offsets_retention_minutes * 60_000)
         interval = config.offsets_retention_check_interval_ms / 1000
-        self._cleaner = OffsetCleaner(self._registry, self._retention, interval, clock, timers)
+        self._cleaner = OffsetCleaner(
+            self._registry, self._committed, self._retention, interval, clock, timers
+        )
         self.commits = 0  # partitions committed
         metadata.subscribe(self._failover.follow)
         metadata.subscribe(self._cleaner.follow)
@@ -79,8 +103,99 @@ class GroupCoordinator:
         """Return the broker that coordinates a group, or None while there is none."""
         return self._ownership.coordinator(group_id)
 
+    async def find_coordinator(self, group_id: str) -> BrokerInfo | None:
+        """The same; the log of offsets is made when it is to coordinate and does not exist.
+
+        Raises:
+            ApiError: COORDINATOR_NOT_AVAILABLE, it cannot be made.
+        """
+        return await self._ownership.find(group_id)
+
+    # Where offsets are
+
+    def use_log(self, log: OffsetLog) -> None:
+        """Have offsets in the log, or move them from one place to the other, as is configured."""
+        storage = OffsetsStorage(self._store, self._storage_changed)
+        homes = OffsetHomes(log, storage)
+        self._homes = self._registry.homes = self._ownership.homes = homes
+
+    @property
+    def storage(self) -> Storage:
+        """Where the cluster keeps offsets now."""
+        return Storage.STORE if self._homes is None else self._homes.storage.current
+
+    def offsets_partition(self, group_id: str) -> int | None:
+        """The partition of ``__consumer_offsets`` that takes a transaction's offsets of a group.
+
+        None: the group's nodes in the metadata store do.
+        """
+        if self._homes is None or self.storage is not Storage.LOG:
+            return None
+        return self._homes.log.partition_for(group_id)
+
+    def shard_loaded(self, _: Shard[OffsetsMachine]) -> None:
+        """Some groups belong here from now on."""
+        self._failover.load()
+
+    def shard_unloaded(self, shard: Shard[OffsetsMachine]) -> None:
+        """Some groups do not belong here any more."""
+        homes = self._homes
+        if homes is not None and homes.storage.is_by_log:
+            self._failover.unload_where(
+                lambda name: homes.log.partition_for(name) == shard.partition.index
+            )
+
+    def _storage_changed(self) -> None:
+        self._failover.unload_where(lambda _: True)
+        self._failover.load()
+
+    async def look_after_storage(self, *, is_controller: bool) -> None:
+        """Follow a change of the storage; the controller brings it about. To be called often.
+
+        Raises:
+            StoreError: the metadata store does not answer.
+        """
+        if self._homes is None:
+            return
+        log, storage = self._homes
+        await storage.look()
+        if is_controller:
+            await storage.switch(Storage(self._config.offsets_storage))
+        if storage.current is Storage.RETURNING:
+            await self._return_offsets(log, storage, is_controller=is_controller)
+
+    async def _return_offsets(
+        self, log: OffsetLog, storage: OffsetsStorage, *, is_controller: bool
+    ) -> None:
+        """Load the groups that have offsets in the log, which moves these, until none is left."""
+        if is_controller and not log.count:
+            await storage.end_return()
+            return
+        for index, machine in log.machines().items():
+            for group_id in machine.group_ids():
+                await self._registry.move_out_of_log(group_id)
+            if not machine.group_ids() and (leads := await self._check_leads(index)):
+                await storage.has_returned(index, log.count, leads)
+
+    async def _check_leads(self, index: int) -> list[Op]:
+        """What a transaction checks that depends on this broker's leading a partition of the log.
+
+        Empty: by the store it does not lead it.
+        """
+        path = PartitionStateNode.path(OFFSETS_TOPIC, index)
+        node = await self._store.get(path)
+        if node is None or PartitionStateNode.decode(node.data).leader != self._config.node_id:
+            return []
+        return [Check(path, node.version)]
+
     async def start(self) -> None:
-        """Begin to load this broker's groups; requested groups come first."""
+        """Begin to load this broker's groups; requested groups come first.
+
+        Raises:
+            StoreError: it cannot be read where offsets are kept.
+        """
+        if self._homes is not None:
+            await self._homes.storage.start(Storage(self._config.offsets_storage))
         self._failover.start()
         self._cleaner.start()
 
@@ -168,23 +283,87 @@ class GroupCoordinator:
             ApiError: the offsets may not be stored. GROUP_ID_NOT_FOUND: a generation was given, and
                 the group does not exist.
         """
-        metadata = await self._registry.get(group_id)
-        if generation >= 0 and metadata.is_disposable:
-            self._registry.forget_if_disposable(metadata)
-            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+        metadata = await self._admitting(group_id, generation)
         now = self._clock.monotonic()
         if error := metadata.group.admit_commit(member_id, instance_id, generation, now):
             self._registry.forget_if_disposable(metadata)
             raise ApiError(error)
-        _check(await self._registry.save_offsets(metadata, self._stamp(offsets, retention_ms)))
+        stamped = self._stamp(metadata, offsets, retention_ms)
+        _check(await self._committed.save(metadata, stamped))
         self.commits += len(offsets)
 
+    async def _admitting(self, group_id: str, generation: int) -> GroupMetadata:
+        """Return a group for a commit to it."""
+        metadata = await self._registry.get(group_id)
+        if generation >= 0 and self._registry.is_disposable(metadata):
+            self._registry.forget_if_disposable(metadata)
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+        return metadata
+
+    async def commit_in_transaction(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, Offset],
+        *,
+        producer_id: int,
+        epoch: int,
+        verify: Verify,
+        member_id: str = "",
+        instance_id: str | None = None,
+        generation: int = -1,
+    ) -> None:
+        """Store offsets that count when a producer's transaction is committed (KIP-98, KIP-447).
+
+        ``verify`` asks the transaction's coordinator before the first of them is stored. A member
+        is checked only where the request names one.
+
+        Raises:
+            ApiError: as :meth:`commit`, or what ``verify`` answers; INVALID_TXN_STATE, the
+                transaction has ended meanwhile; INVALID_PRODUCER_EPOCH.
+        """
+        if not group_id:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID)
+        metadata = await self._admitting(group_id, generation)
+        if generation >= 0 or member_id or instance_id is not None:
+            now = self._clock.monotonic()
+            error = metadata.group.admit_commit(member_id, instance_id, generation, now)
+            if error and error is not ErrorCode.REBALANCE_IN_PROGRESS:
+                self._registry.forget_if_disposable(metadata)
+                raise ApiError(error)
+        stamped = self._stamp(metadata, offsets, -1)
+        try:
+            await self._committed.save_in_transaction(
+                metadata, stamped, producer_id, epoch, verify
+            )
+        finally:
+            self._registry.forget_if_disposable(metadata)
+        self.commits += len(offsets)
+
+    async def end_transaction(
+        self, group_id: str, producer_id: int, epoch: int, *, committed: bool
+    ) -> None:
+        """Have the offsets count that a transaction brought to a group's nodes, or drop them.
+
+        ``epoch``: of the producer, or the one after it. Repeated, it changes nothing.
+
+        Raises:
+            ApiError: retriable, here or at another broker.
+        """
+        metadata = await self._registry.get(group_id)
+        await self._committed.end_transaction(metadata, producer_id, epoch, committed=committed)
+        self._registry.forget_if_disposable(metadata)
+
     def _stamp(
-        self, offsets: Mapping[TopicPartition, Offset], retention_ms: int
-    ) -> dict[TopicPartition, Offset | None]:
+        self,
+        metadata: GroupMetadata,
+        offsets: Mapping[TopicPartition, Offset],
+        retention_ms: int,
+    ) -> dict[TopicPartition, Offset]:
+        """Add the times: exact ones in the log, rounded ones in the store."""
         now_ms = self._clock.time_ms()
-        committed_at = self._retention.round(now_ms)
-        expires_at = self._retention.round(now_ms + retention_ms) if retention_ms >= 0 else None
+        step = (lambda time_ms: time_ms) if metadata.is_in_log else self._retention.round
+        committed_at = step(now_ms)
+        expires_at = step(now_ms + retention_ms) if retention_ms >= 0 else None
         return {
             key: Offset(position, leader_epoch, metadata, committed_at, expires_at, topic_id)
             for key, (position, leader_epoch, metadata, _, _, topic_id) in offsets.items()
@@ -194,6 +373,17 @@ class GroupCoordinator:
         self, group_id: str, member_id: str | None = None, member_epoch: int = -1
     ) -> Offsets:
         """Return the stored offsets of a group; read them before the next ``await``.
+
+        See :meth:`committed_offsets`.
+        """
+        return (await self.committed_offsets(group_id, member_id, member_epoch)).offsets
+
+    async def committed_offsets(
+        self, group_id: str, member_id: str | None = None, member_epoch: int = -1
+    ) -> Committed:
+        """Return a group's stored offsets, and for which partitions transactions bring others.
+
+        Read them before the next ``await``.
 
         ``member_id`` and ``member_epoch``: who asks, if it says that it is a member.
 
@@ -205,10 +395,9 @@ class GroupCoordinator:
         if error := metadata.group.admit_fetch(member_id, member_epoch):
             self._registry.forget_if_disposable(metadata)
             raise ApiError(error)
-        _check(await self._registry.confirm(metadata))
-        offsets = metadata.znodes.offsets
+        committed = await self._committed.read(metadata)
         self._registry.forget_if_disposable(metadata)
-        return offsets
+        return committed
 
     async def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
@@ -228,9 +417,9 @@ class GroupCoordinator:
         wanted = list(partitions)
         consumed = {topic for topic, _ in wanted if group.is_subscribed(topic)}
         doomed = [key for key in wanted if key[0] not in consumed]
-        known = {key for key in doomed if key[1] in metadata.offsets_of(key[0])}
+        known = {key for key in doomed if key[1] in self._committed.known_of(metadata, key[0])}
         if known:
-            _check(await self._registry.save_offsets(metadata, dict.fromkeys(known)))
+            _check(await self._committed.save(metadata, dict.fromkeys(known)))
         subscribed = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         return {key: subscribed if key[0] in consumed else ErrorCode.NONE for key in wanted}
 
@@ -243,7 +432,11 @@ class GroupCoordinator:
             ApiError: retriable.
         """
         await self._registry.load_all()
-        return [metadata.group for metadata in self._registry if not metadata.is_disposable]
+        return [
+            metadata.group
+            for metadata in self._registry
+            if not self._registry.is_disposable(metadata)
+        ]
 
     async def describe(self, group_id: str) -> GroupMachine | None:
         """Return a group for reading, or None.
@@ -267,11 +460,11 @@ class GroupCoordinator:
         metadata = await self._existing(group_id)
         if metadata.group.state is not GroupState.EMPTY:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP)
-        _check(await self._registry.remove(metadata))
+        _check(await self._committed.remove(metadata))
 
     async def _existing(self, group_id: str) -> GroupMetadata:
         metadata = await self._registry.get(group_id)
-        if metadata.is_disposable:
+        if self._registry.is_disposable(metadata):
             self._registry.forget_if_disposable(metadata)
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return metadata
@@ -285,8 +478,20 @@ class GroupCoordinator:
     def committed(self) -> Iterator[tuple[str, str, dict[int, int]]]:
         """Group, topic, and the stored offset of each partition, of the groups in memory."""
         for metadata in self._registry:
-            for topic, offsets in list(metadata.znodes.offsets.items()):
+            for topic, offsets in list(self._committed.known(metadata).items()):
                 yield metadata.group_id, topic, {p: at.offset for p, at in list(offsets.items())}
+
+    @property
+    def transactions(self) -> int:
+        """Number of open transactions that have brought offsets to groups here."""
+        pending = sum(len(metadata.znodes.pending) for metadata in self._registry)
+        in_log = 0 if self._homes is None else self._homes.log.transactions
+        return pending + in_log
+
+    @property
+    def logs(self) -> list[InternalLog[OffsetsMachine]]:
+        """The log that offsets may be in, if there is one."""
+        return [] if self._homes is None else [self._homes.log.internal_log]
 
     @property
     def rebalances(self) -> int:

@@ -75,7 +75,7 @@ class CoordinatorFailover:
         """Begin to load all groups of this broker; requested groups come first."""
         self._is_running = True
         self._candidates = self._ownership.candidates
-        self._load()
+        self.load()
 
     def stop(self) -> None:
         """Stop loading groups."""
@@ -93,12 +93,12 @@ class CoordinatorFailover:
         for metadata in self._registry:
             if not self._ownership.is_ours(metadata.group_id):
                 self._registry.unload(metadata, ErrorCode.NOT_COORDINATOR)
-        self._load()
+        self.load()
 
     def _on_state(self, state: SessionState) -> None:
         self._stop_timer()
         if state is SessionState.CONNECTED:
-            self._load()
+            self.load()
         elif state is SessionState.LOST:
             self._unload_all(ErrorCode.NOT_COORDINATOR)
         elif self._is_running:
@@ -107,11 +107,17 @@ class CoordinatorFailover:
     def _time_out(self) -> None:
         self._unload_all(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
+    def unload_where(self, is_affected: Callable[[str], bool]) -> None:
+        """Unload the groups with such ids: they belong to another broker, or are kept elsewhere."""
+        for metadata in self._registry:
+            if is_affected(metadata.group_id):
+                self._registry.unload(metadata, ErrorCode.NOT_COORDINATOR)
+
     def _unload_all(self, error: ErrorCode) -> None:
         for metadata in self._registry:
             self._registry.unload(metadata, error)
 
-    def _load(self) -> None:
+    def load(self) -> None:
         """Load this broker's groups; if that is under way, do it once more afterwards."""
         self._is_due = self._is_running
         if self._is_due and (self._loading is None or self._loading.done()):
@@ -125,7 +131,7 @@ class CoordinatorFailover:
             except ApiError as error:
                 _log.warning("cannot load groups, retrying: %s", error)
                 if self._store.state is SessionState.CONNECTED:
-                    self._call_in(_RETRY_SECONDS, self._load)
+                    self._call_in(_RETRY_SECONDS, self.load)
 
     def _call_in(self, seconds: float, call: Callable[[], None]) -> None:
         self._stop_timer()

@@ -1,6 +1,6 @@
 """A group in memory, its znodes, and the writes between the two."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from qbus.errors import ErrorCode
@@ -9,7 +9,7 @@ from qbus.metadata import Op
 from .machine import GroupMachine
 from .offsets import Offset, TopicPartition
 from .timers import Timer
-from .znodes import GroupChange, GroupZnodes
+from .znodes import GroupChange, GroupZnodes, ProducerEpoch
 
 Done = Callable[[ErrorCode], None]
 
@@ -37,11 +37,14 @@ class GroupMetadata:
         self.group = group
         self.znodes = znodes
         self.since_ms = since_ms  # when the group entered its state
+        self.is_in_log = False  # whether its offsets are there, and not in the znodes
+        self.pending = dict(znodes.pending)  # as it is to be stored
         self.timer: Timer | None = None
         self.timer_at = 0.0
         self._abandoned = ErrorCode.NONE
         self._pending: _Write | None = None
         self._in_flight: _Write | None = None
+        self._verifications: dict[ProducerEpoch, set[object]] = {}
 
     @property
     def group_id(self) -> str:
@@ -59,8 +62,13 @@ class GroupMetadata:
         return self._pending is None and self._in_flight is None
 
     @property
+    def is_writing_group(self) -> bool:
+        """Whether the write in flight changes the group itself, not only its offsets."""
+        return self._in_flight is not None and self._in_flight.touches_group
+
+    @property
     def is_disposable(self) -> bool:
-        """Whether it may be forgotten: it has no members, and nothing of it is stored."""
+        """Whether it may be forgotten: it has no members, and nothing of it is in the store."""
         return self.is_idle and self.znodes.version is None and self.group.is_vacant
 
     def offsets_of(self, topic: str) -> dict[int, Offset]:
@@ -79,10 +87,68 @@ class GroupMetadata:
         self._pending_write().touches_group = True
 
     def save_offsets(self, offsets: Mapping[TopicPartition, Offset | None], done: Done) -> None:
-        """Store offsets (None deletes one). Later ones replace those that are pending."""
+        """Store offsets (None deletes one). Later ones replace those that are pending.
+
+        They also count instead of those that a transaction has brought before.
+        """
+        writing = self._pending_write()
+        writing.change.offsets.update(offsets)
+        for producer, brought in list(self.pending.items()):
+            if not brought.keys().isdisjoint(offsets):
+                left = {place: at for place, at in brought.items() if place not in offsets}
+                self._set_pending(producer, left)
+        writing.done.append(done)
+
+    def save_pending(
+        self, producer: ProducerEpoch, offsets: Mapping[TopicPartition, Offset], done: Done
+    ) -> None:
+        """Store offsets that a producer's transaction brings, beside those that it has brought."""
+        self._set_pending(producer, {**self.pending.get(producer, {}), **offsets})
+        self._pending_write().done.append(done)
+
+    def end_pending(
+        self,
+        producers: Iterable[ProducerEpoch],
+        offsets: Mapping[TopicPartition, Offset | None],
+        done: Done,
+    ) -> None:
+        """End transactions; store what counts now."""
+        for producer in producers:
+            self._set_pending(producer, None)
         writing = self._pending_write()
         writing.change.offsets.update(offsets)
         writing.done.append(done)
+
+    def _set_pending(
+        self, producer: ProducerEpoch, offsets: dict[TopicPartition, Offset] | None
+    ) -> None:
+        if offsets is None:
+            self.pending.pop(producer, None)
+        else:
+            self.pending[producer] = offsets
+        self._pending_write().change.pending[producer] = offsets
+
+    def begin_verification(self, producer: ProducerEpoch) -> object:
+        """Begin to ask whether a producer's transaction brings offsets."""
+        token = object()
+        self._verifications.setdefault(producer, set()).add(token)
+        return token
+
+    def end_verification(self, producer: ProducerEpoch, token: object) -> bool:
+        """It was asked; return whether no such transaction has ended meanwhile."""
+        tokens = self._verifications.get(producer)
+        if tokens is None or token not in tokens:
+            return False
+        tokens.discard(token)
+        if not tokens:
+            del self._verifications[producer]
+        return True
+
+    def end_verifications(self, producer_id: int, epoch: int) -> None:
+        """What is being asked of a producer's transactions up to an epoch does not count."""
+        for producer in list(self._verifications):
+            if producer[0] == producer_id and producer[1] <= epoch:
+                del self._verifications[producer]
 
     def remove(self, done: Done) -> None:
         """Remove the group from the store."""

@@ -11,7 +11,7 @@ lag: a transaction, not a read, tells that a group does not exist.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -38,10 +38,14 @@ from .znodes import (
     GroupChange,
     GroupZnodes,
     MalformedGroupError,
+    OffsetsLayout,
     commit_path,
     decode_group,
     decode_member,
     decode_offset,
+    decode_pending,
+    decode_producer,
+    decode_topic,
     encode_commit,
     with_fence,
 )
@@ -56,9 +60,21 @@ _ATTEMPTS: Final = 5  # to write a group's node before another broker does
 class GroupLoader:
     """Reads groups from the store; ``topics`` are the topics that exist now."""
 
-    def __init__(self, store: MetadataStore, topics: Topics) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        topics: Topics,
+        layout: OffsetsLayout = OffsetsLayout.PARTITION,
+        guards: Callable[[], list[Op]] = list,
+    ) -> None:
+        """``layout``: how the offsets of loaded groups are to be stored.
+
+        ``guards``: what is checked in the transaction that takes a group's fence.
+        """
+        self._guards = guards
         self._store = store
         self._topics = topics
+        self._layout = layout
 
     async def group_ids(self) -> list[str]:
         """Return the ids of all groups in the store; other nodes are skipped."""
@@ -79,7 +95,7 @@ class GroupLoader:
             MalformedGroupError: the node does not hold a group.
             ApiError: NOT_COORDINATOR, another broker loads it at the same time.
         """
-        znodes = GroupZnodes(group_id)
+        znodes = GroupZnodes(group_id, self._layout)
         znodes.version = await self._fence(znodes)
         if znodes.version is None:
             return znodes, EMPTY_IMAGE, now_ms
@@ -107,10 +123,10 @@ class GroupLoader:
             node = await self._store.get(path)
             try:
                 if node is None:
-                    await self._store.transaction([Check(path)])
+                    await self._store.transaction([*self._guards(), Check(path)])
                 else:
                     data, former = with_fence(node.data, znodes.fence)
-                    ops: list[Op] = [Set(path, data, node.version)]
+                    ops: list[Op] = [*self._guards(), Set(path, data, node.version)]
                     if former is not None:
                         ops.append(Delete(znodes.paths.fence(former)))
                     ops.append(Create(znodes.paths.fence(znodes.fence)))
@@ -159,16 +175,36 @@ def _read(znodes: GroupZnodes, below: dict[str, bytes], now_ms: int) -> list[Op]
                     owners[int(partition)] = data.decode()
                 case ["consumer", *_]:
                     znodes.nodes[path] = data
-                case ["offsets", topic, partition]:
-                    commit = below.get(commit_path(path))
-                    offset = decode_offset(data, commit, now_ms)
-                    znodes.offsets.setdefault(unescape(topic), {})[int(partition)] = offset
-                    if commit is None:  # an offset written by hand
-                        path = f"{znodes.paths.group}/{path}"
-                        repairs.append(Create(commit_path(path), encode_commit(offset)))
-    except ValueError as error:
+                case ["offsets", *names]:
+                    repairs += _read_offsets(znodes, below, path, names, now_ms)
+                case ["pending", *names]:
+                    znodes.has_pending_folder = True
+                    if names:
+                        znodes.pending[decode_producer(*names)] = decode_pending(data)
+    except (ValueError, TypeError) as error:
         raise MalformedGroupError(f"{path}: {error}") from error
     return repairs
+
+
+def _read_offsets(
+    znodes: GroupZnodes, below: dict[str, bytes], path: str, names: list[str], now_ms: int
+) -> list[Op]:
+    """Fill in what a node below the offsets' folder has; return the repairs to write."""
+    data, commit = below[path], below.get(commit_path(path))
+    full = f"{znodes.paths.group}/{path}"
+    match names:
+        case [topic] if data:
+            znodes.offsets[unescape(topic)] = decode_topic(data)
+            znodes.shared.add(unescape(topic))
+        case [topic, _] if below.get(f"offsets/{topic}"):  # all of them are there
+            stale = [full] if commit is None else [commit_path(full), full]
+            return [Delete(one) for one in stale]
+        case [topic, partition]:
+            offset = decode_offset(data, commit, now_ms)
+            znodes.offsets.setdefault(unescape(topic), {})[int(partition)] = offset
+            if commit is None:  # an offset written by hand
+                return [Create(commit_path(full), encode_commit(offset))]
+    return []
 
 
 class StoreWait:

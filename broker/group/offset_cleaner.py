@@ -10,6 +10,7 @@ from qbus.clock import Clock
 from qbus.errors import ApiError
 
 from ..metadata.image import Event, Topic, TopicDeleted
+from .committed import CommittedOffsets
 from .group_metadata import GroupMetadata
 from .offsets import NO_TOPIC_ID, Offset, Retention
 from .registry import GroupRegistry
@@ -28,6 +29,7 @@ class OffsetCleaner:
     def __init__(
         self,
         registry: GroupRegistry,
+        committed: CommittedOffsets,
         retention: Retention,
         interval: float,
         clock: Clock,
@@ -35,6 +37,7 @@ class OffsetCleaner:
     ) -> None:
         """``interval``: seconds between two clean-ups."""
         self._registry = registry
+        self._committed = committed
         self._retention = retention
         self._interval = interval
         self._clock = clock
@@ -71,16 +74,19 @@ class OffsetCleaner:
         await asyncio.gather(*(self._clean_up_group(metadata) for metadata in idle))
 
     async def _clean_up_group(self, metadata: GroupMetadata) -> None:
-        group, offsets = metadata.group, metadata.znodes.offsets
+        group, offsets = metadata.group, self._committed.known(metadata)
+        unstable = self._committed.unstable(metadata)
         now_ms = self._clock.time_ms()
-        expired = dict.fromkeys(
-            self._retention.expired(group, offsets, metadata.since_ms, now_ms), _DELETED
-        )
-        is_left = group.state is GroupState.EMPTY and group.is_vacant
+        expired = {
+            place: _DELETED
+            for place in self._retention.expired(group, offsets, metadata.since_ms, now_ms)
+            if place not in unstable
+        }
+        is_left = group.state is GroupState.EMPTY and group.is_vacant and not unstable
         if is_left and len(expired) == sum(map(len, offsets.values())):
-            error = await self._registry.remove(metadata)
+            error = await self._committed.remove(metadata)
         elif expired:
-            error = await self._registry.save_offsets(metadata, expired)
+            error = await self._committed.save(metadata, expired)
         else:
             return
         if not error:
@@ -98,11 +104,11 @@ class OffsetCleaner:
             doomed = {
                 (topic.name, partition): _DELETED
                 for topic in topics
-                for partition, offset in metadata.offsets_of(topic.name).items()
+                for partition, offset in self._committed.known_of(metadata, topic.name).items()
                 if offset.topic_id in {topic.id, NO_TOPIC_ID}
             }
             if doomed:
-                work.append(self._registry.save_offsets(metadata, doomed))
+                work.append(self._committed.save(metadata, doomed))
         for error in await asyncio.gather(*work):
             if error:
                 raise ApiError(error)

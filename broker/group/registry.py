@@ -8,44 +8,50 @@ Only groups that belong to this broker are loaded; :mod:`.failover` unloads thos
 import asyncio
 import logging
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from qbus.clock import Clock
-from qbus.config.groups import GroupKeys
+from qbus.config import BrokerConfig
 from qbus.errors import ApiError, ErrorCode
-from qbus.metadata import MetadataStore, SessionState
+from qbus.metadata import MetadataStore, Op, SessionState
 
 from .group import Group, GroupImage, GroupLimits
 from .group_metadata import GroupMetadata
 from .loader import GroupLoader, StoreWait, Topics
 from .machine import GroupKinds, GroupMachine
+from .moves import OffsetHomes, move_in
 from .offsets import Offset, TopicPartition
 from .ownership import Ownership
 from .requests import ConsumerHeartbeat, Effect, Heartbeat, Moved, Request, Respond, Result, Save
 from .state import GroupState
 from .timers import STORE_TIMEOUT_S, Timers
 from .writer import GroupWriter
+from .znodes import OffsetsLayout, ProducerEpoch
 
 _log = logging.getLogger(__name__)
 
 _LOADS_AT_ONCE: Final = 64
 _MAX_REASON: Final = 500  # characters in the log
+_MEMORY: Final = "memory"  # the durability with which the system's cache is good enough
 _NOT_LOADED: Final = {ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_COORDINATOR}
 
 T = TypeVar("T")
 
 
 class GroupRegistry:
-    """The groups that this broker coordinates."""
+    """The groups that this broker coordinates.
+
+    ``homes`` is set where offsets may be in the log.
+    """
 
     def __init__(
         self,
         store: MetadataStore,
         topics: Topics,
         ownership: Ownership,
-        config: GroupKeys,
+        config: BrokerConfig,
         clock: Clock,
         timers: Timers,
         kinds: GroupKinds | None = None,
@@ -61,12 +67,21 @@ class GroupRegistry:
             max_size=config.group_max_size,
             initial_rebalance_delay=config.group_initial_rebalance_delay_ms / 1000,
         )
-        self._loader = GroupLoader(store, topics)
-        self._writer = GroupWriter(store, timers, clock.monotonic, STORE_TIMEOUT_S, self.unload)
+        layout = OffsetsLayout(config.offsets_zookeeper_layout)
+        self._loader = GroupLoader(store, topics, layout, lambda: self._guards)
+        self._writer = GroupWriter(
+            store,
+            timers,
+            clock.monotonic,
+            STORE_TIMEOUT_S,
+            self.unload,
+            is_lazy=config.durability == _MEMORY,
+        )
         self._groups: dict[str, GroupMetadata] = {}
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._answers: dict[Request, asyncio.Future[Any]] = {}
         self._is_closed = False
+        self.homes: OffsetHomes | None = None
         self.rebalances = 0
 
     def __iter__(self) -> Iterator[GroupMetadata]:
@@ -104,8 +119,12 @@ class GroupRegistry:
             await self._store_wait.wait_for(task)
 
     def _check_owner(self, group_id: str) -> None:
-        if not self._ownership.is_ours(group_id):
-            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        if error := self._ownership.refusal(group_id):
+            raise ApiError(error)
+
+    @property
+    def _guards(self) -> list[Op]:
+        return [] if self.homes is None else self.homes.storage.guards
 
     async def load_all(self) -> None:
         """Load every group that belongs to this broker and can be read.
@@ -114,14 +133,31 @@ class GroupRegistry:
             ApiError: COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE, retriable.
         """
         reading = asyncio.create_task(self._loader.group_ids(), name="list groups")
+        stored = await self._store_wait.wait_for(reading)
+        names = dict.fromkeys([*stored, *self._in_log()])
         missing = [
             name
-            for name in await self._store_wait.wait_for(reading)
+            for name in names
             if name not in self._groups and self._ownership.is_ours(name)
         ]
         for start in range(0, len(missing), _LOADS_AT_ONCE):
             some = missing[start : start + _LOADS_AT_ONCE]
             await asyncio.gather(*(self._get_if_legible(group_id) for group_id in some))
+
+    async def move_out_of_log(self, group_id: str) -> None:
+        """Load a group that has offsets in the log, so that they are moved from there.
+
+        Not while a transaction may bring more of them.
+        """
+        if self.homes is None or self.homes.log.unstable(group_id):
+            return
+        metadata = self._groups.get(group_id)
+        if metadata is not None:
+            self.unload(metadata, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        await self._get_if_legible(group_id)
+
+    def _in_log(self) -> list[str]:
+        return [] if self.homes is None else self.homes.log.group_ids()
 
     async def _get_if_legible(self, group_id: str) -> None:
         try:
@@ -163,7 +199,34 @@ class GroupRegistry:
 
         No other broker can have loaded the group unnoticed, then.
         """
-        return ErrorCode.NONE if metadata.is_disposable else await self.save_offsets(metadata, {})
+        is_nowhere = metadata.is_idle and metadata.znodes.version is None
+        if metadata.is_disposable or (metadata.is_in_log and is_nowhere):
+            return ErrorCode.NONE
+        return await self.save_offsets(metadata, {})
+
+    async def save_pending(
+        self,
+        metadata: GroupMetadata,
+        producer: ProducerEpoch,
+        offsets: Mapping[TopicPartition, Offset],
+    ) -> ErrorCode:
+        """Store offsets that a producer's transaction brings; return the error, if any."""
+        stored: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        metadata.save_pending(producer, offsets, partial(_resolve, stored))
+        self._writer.write(metadata)
+        return await stored
+
+    async def end_pending(
+        self,
+        metadata: GroupMetadata,
+        producers: Iterable[ProducerEpoch],
+        offsets: Mapping[TopicPartition, Offset | None],
+    ) -> ErrorCode:
+        """End transactions, and store the offsets that count now; return the error, if any."""
+        stored: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        metadata.end_pending(producers, offsets, partial(_resolve, stored))
+        self._writer.write(metadata)
+        return await stored
 
     async def remove(self, metadata: GroupMetadata) -> ErrorCode:
         """Delete a group without members; requests meanwhile get a retriable error."""
@@ -194,9 +257,18 @@ class GroupRegistry:
         if self._groups.get(metadata.group_id) is metadata:
             del self._groups[metadata.group_id]
 
+    def is_disposable(self, metadata: GroupMetadata) -> bool:
+        """Whether a group may be forgotten: it has no members, and nothing of it is stored."""
+        if not metadata.is_disposable:
+            return False
+        return not (metadata.is_in_log and self._has_log(metadata.group_id))
+
+    def _has_log(self, group_id: str) -> bool:
+        return self.homes is not None and self.homes.log.has(group_id)
+
     def forget_if_disposable(self, metadata: GroupMetadata) -> None:
         """Forget a group that exists only because a request named it."""
-        if metadata.is_disposable:
+        if self.is_disposable(metadata):
             self.forget(metadata, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def drain(self) -> None:
@@ -219,10 +291,17 @@ class GroupRegistry:
     async def _load(self, group_id: str) -> None:
         try:
             now_ms = self._clock.time_ms()
+            guards = self._guards
             znodes, image, since_ms = await self._loader.load(group_id, now_ms)
+            is_in_log = False
+            if self.homes is not None:
+                is_in_log = await move_in(self._store, self.homes, group_id, znodes, now_ms)
             self._check_owner(group_id)  # ownership may have changed meanwhile
+            if guards != self._guards:
+                raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             group = self._restore(group_id, image, znodes.nodes)
             metadata = self._groups[group_id] = GroupMetadata(group, znodes, since_ms)
+            metadata.is_in_log = is_in_log
             self._set_timer(metadata)
         finally:
             del self._loading[group_id]

@@ -44,8 +44,12 @@ class GroupWriter:
         now: Callable[[], float],
         timeout_s: float,
         unload: Unload,
+        *,
+        is_lazy: bool = False,
     ) -> None:
+        """``is_lazy``: offsets need not be on stable storage when they are acknowledged."""
         self._store = store
+        self._is_lazy = is_lazy
         self._timers = timers
         self._now = now
         self._timeout_s = timeout_s
@@ -111,20 +115,24 @@ class GroupWriter:
         together = [(metadata, plan) for metadata, plan in batch if len(plan) <= 1]
         apart = [(metadata, plan) for metadata, plan in batch if len(plan) > 1]
         ops = [op for _, plan in together for transaction in plan for op in transaction]
-        error = await self._transact([ops])
+        error = await self._transact([ops], [metadata for metadata, _ in together])
         if error not in _ERRORS_OF_ONE_GROUP or len(together) == 1:
             for metadata, _ in together:
                 self._finish(metadata, error)
         else:
             apart = together + apart
         for metadata, plan in apart:
-            self._finish(metadata, await self._transact(plan))
+            self._finish(metadata, await self._transact(plan, [metadata]))
 
-    async def _transact(self, transactions: list[list[Op]]) -> ErrorCode:
+    async def _transact(
+        self, transactions: list[list[Op]], groups: list[GroupMetadata]
+    ) -> ErrorCode:
+        is_lazy = self._is_lazy and not any(metadata.is_writing_group for metadata in groups)
+        transact = self._store.lazy_transaction if is_lazy else self._store.transaction
         try:
             for ops in transactions:
                 if ops:
-                    await self._store.transaction(ops)
+                    await transact(ops)
         except NodeError as error:
             _log.warning("another broker has written groups: %r", error)
             return ErrorCode.NOT_COORDINATOR

@@ -8,6 +8,16 @@
     /consumers/<group>/offsets/<topic>/<p>/commit JSON: what else belongs to the commit
     /consumers/<group>/consumer                   JSON: a group of KIP-848 (broker/consumer_group)
     /consumers/<group>/consumer/<member>          JSON: a member of such a group
+    /consumers/<group>/pending/<id>-<epoch>       JSON: offsets that a producer's transaction brings
+
+With the layout ``topic``, a topic's offsets are in one node instead, which a commit of many
+partitions writes once::
+
+    /consumers/<group>/offsets/<topic>            JSON: all its offsets, by what else they have
+
+Both layouts are read. A topic changes its layout with the next commit to it. While that is under
+way, in several transactions if there are many partitions, the topic's node has data and there are
+nodes below it: then its data count, and loading deletes what is below.
 
 The fence is a random name that a coordinator chooses whenever it creates or loads a group; it
 replaces the former fence. Every write to the group checks that the fence still exists. So a former
@@ -23,7 +33,8 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from enum import Enum
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from qbus.consumer_protocol import CONSUMER, decode_assignment
@@ -43,6 +54,19 @@ _VERSION: Final = 1
 MAX_OPS: Final = 1_000  # of a transaction
 _MAX_BYTES: Final = 800_000  # of paths and data; ZooKeeper takes 1 MiB with its framing
 _MAX_OWNERS: Final = 10_000  # per group; owners are not written beyond that
+_MAX_IN_ONE_NODE: Final = 1_000  # offsets of a topic; of more, each has a node of its own
+
+T = TypeVar("T")
+
+ProducerEpoch = tuple[int, int]
+"""A producer's id and epoch, which stand for its transaction."""
+
+
+class OffsetsLayout(Enum):
+    """Whether each committed offset has a node of its own, or all of a topic share one."""
+
+    PARTITION = "partition"
+    TOPIC = "topic"
 
 
 class MalformedGroupError(QbusError):
@@ -57,6 +81,7 @@ class GroupPaths:
         self.ids = f"{self.group}/ids"
         self.owners = f"{self.group}/owners"
         self.offsets = f"{self.group}/offsets"
+        self.pending = f"{self.group}/pending"
 
     def fence(self, name: str) -> str:
         """The node of the fence ``name``."""
@@ -73,6 +98,10 @@ class GroupPaths:
     def committed_topic(self, topic: str) -> str:
         """The folder of a topic's offsets."""
         return f"{self.offsets}/{escape(topic)}"
+
+    def transaction(self, producer: ProducerEpoch) -> str:
+        """The node of the offsets that a producer's open transaction brings."""
+        return f"{self.pending}/{producer[0]}-{producer[1]}"
 
 
 def commit_path(offset_path: str) -> str:
@@ -207,17 +236,95 @@ def decode_offset(data: bytes, commit: bytes | None, now_ms: int) -> Offset:
         position = int(data)
         if commit is None:
             return Offset(position, committed_at=now_ms)
-        node = _decode(commit)
-        return Offset(
-            position,
-            int(node["leader_epoch"]),
-            str(node["metadata"]),
-            int(node["timestamp"]),
-            None if node["expires"] is None else int(node["expires"]),
-            bytes.fromhex(node["topic_id"]),
-        )
+        return Offset(position, *_other(_decode(commit)))
     except (KeyError, ValueError, TypeError) as error:
         raise MalformedGroupError(f"not an offset: {error!r}") from error
+
+
+def encode_topic(offsets: Mapping[int, Offset]) -> bytes:
+    """Encode all offsets of a topic: positions by partition, once for each commit's other data."""
+    positions: dict[tuple[Any, ...], dict[str, int]] = {}
+    for partition, offset in offsets.items():
+        positions.setdefault(offset[1:], {})[str(partition)] = offset.offset
+    commits = [
+        {
+            "leader_epoch": leader_epoch,
+            "metadata": metadata,
+            "timestamp": timestamp,
+            "expires": expires,
+            "topic_id": topic_id.hex(),
+            "offsets": some,
+        }
+        for (leader_epoch, metadata, timestamp, expires, topic_id), some in positions.items()
+    ]
+    return _encode({"commits": commits})
+
+
+def decode_topic(data: bytes) -> dict[int, Offset]:
+    """Decode all offsets of a topic.
+
+    Raises:
+        MalformedGroupError: the node does not hold offsets.
+    """
+    node = _decode(data)
+    offsets: dict[int, Offset] = {}
+    try:
+        for commit in node["commits"]:
+            other = _other(commit)
+            for partition, position in commit["offsets"].items():
+                offsets[int(partition)] = Offset(int(position), *other)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise MalformedGroupError(f"not a topic's offsets: {error!r}") from error
+    return offsets
+
+
+def encode_pending(offsets: Mapping[TopicPartition, Offset]) -> bytes:
+    """Encode the offsets that a transaction brings."""
+    topics: dict[str, Any] = {
+        topic: json.loads(encode_topic(some)) for topic, some in _by_topic(offsets).items()
+    }
+    return _encode({"topics": topics})
+
+
+def decode_pending(data: bytes) -> dict[TopicPartition, Offset]:
+    """Decode the offsets that a transaction brings.
+
+    Raises:
+        MalformedGroupError: the node does not hold them.
+    """
+    node = _decode(data)
+    try:
+        topics = {topic: json.dumps(some).encode() for topic, some in node["topics"].items()}
+    except (KeyError, AttributeError) as error:
+        raise MalformedGroupError(f"not a transaction's offsets: {error!r}") from error
+    return {
+        (topic, partition): offset
+        for topic, some in topics.items()
+        for partition, offset in decode_topic(some).items()
+    }
+
+
+def decode_producer(name: str) -> ProducerEpoch:
+    """Decode the name of a transaction's node.
+
+    Raises:
+        MalformedGroupError: it is not one.
+    """
+    producer_id, dash, epoch = name.partition("-")
+    if not (dash and producer_id.isdecimal() and epoch.isdecimal()):
+        raise MalformedGroupError(f"not a producer: {name}")
+    return int(producer_id), int(epoch)
+
+
+def _other(commit: dict[str, Any]) -> tuple[int, str, int, int | None, bytes]:
+    """What belongs to a commit besides the position."""
+    return (
+        int(commit["leader_epoch"]),
+        str(commit["metadata"]),
+        int(commit["timestamp"]),
+        None if commit["expires"] is None else int(commit["expires"]),
+        bytes.fromhex(commit["topic_id"]),
+    )
 
 
 def _encode(fields: dict[str, Any]) -> bytes:
@@ -240,30 +347,40 @@ class GroupChange:
 
     ``image`` is set if the group itself changed; ``since_ms`` is when it entered its state.
     ``nodes`` is what else is stored then, all of it, by path below the group's node. ``offsets``
-    are to be stored, or deleted (None). ``remove`` deletes the whole group.
+    are to be stored, or deleted (None). ``pending`` are what transactions bring, by producer; None:
+    the transaction is over. ``remove`` deletes the whole group.
     """
 
     image: GroupImage | None = None
-    nodes: Mapping[str, bytes] = field(default_factory=dict)
     since_ms: int = 0
     offsets: dict[TopicPartition, Offset | None] = field(default_factory=dict)
+    pending: dict[ProducerEpoch, dict[TopicPartition, Offset] | None] = field(default_factory=dict)
     remove: bool = False
+    nodes: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class GroupZnodes:
     """The known content of one group's znodes, updated with each transaction that succeeds.
 
-    ``fence`` is the name that this coordinator chose.
+    ``fence`` is the name that this coordinator chose. ``shared`` are the topics whose offsets are
+    in one node. ``pending`` are the offsets that open transactions bring.
     """
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(
+        self, group_id: str, layout: OffsetsLayout = OffsetsLayout.PARTITION
+    ) -> None:
+        """``layout``: how offsets are to be stored from now on."""
         self.paths = GroupPaths(group_id)
+        self._layout = layout
         self.version: int | None = None  # of the group's node; None while there is none
         self.fence = _new_fence()
         self.members: dict[str, bytes] = {}
         self.owners: dict[str, dict[int, str]] = {}
         self.nodes: dict[str, bytes] = {}
         self.offsets: dict[str, dict[int, Offset]] = {}
+        self.shared: set[str] = set()
+        self.pending: dict[ProducerEpoch, dict[TopicPartition, Offset]] = {}
+        self.has_pending_folder = False
 
     def plan(self, change: GroupChange) -> list[list[Op]]:
         """Plan the transactions for a change: one, unless it is too large.
@@ -280,6 +397,7 @@ class GroupZnodes:
             rest += self._plan_nodes(change.nodes)
         for topic, partitions in _by_topic(change.offsets).items():
             rest += self._plan_offsets(topic, partitions)
+        rest += self._plan_pending(change.pending)
         if _fit(group + rest):
             return [group + rest]
         return [group, *_fenced(self._check, rest)]
@@ -289,20 +407,34 @@ class GroupZnodes:
         if change.remove:
             self.version = None
             self.fence = _new_fence()
-            self.members, self.owners, self.nodes, self.offsets = {}, {}, {}, {}
+            self.members, self.owners, self.nodes = {}, {}, {}
+            self.offsets, self.pending = {}, {}
+            self.shared, self.has_pending_folder = set(), False
             return
         if change.image is not None:
             self.version = 0 if self.version is None else self.version + 1
             self.members = _members_of(change.image)
             self.owners = _owners_of(change.image)
             self.nodes = dict(change.nodes)
-        for (topic, partition), offset in change.offsets.items():
-            if offset is not None:
-                self.offsets.setdefault(topic, {})[partition] = offset
-            elif topic in self.offsets:
-                self.offsets[topic].pop(partition, None)
-                if not self.offsets[topic]:
-                    del self.offsets[topic]
+        for topic, partitions in _by_topic(change.offsets).items():
+            offsets = self.offsets.setdefault(topic, {})
+            _change(offsets, partitions)
+            if offsets and self._is_shared(len(offsets)):
+                self.shared.add(topic)
+            else:
+                self.shared.discard(topic)
+            if not offsets:
+                del self.offsets[topic]
+        for producer, brought in change.pending.items():
+            if brought is None:
+                self.pending.pop(producer, None)
+            else:
+                self.pending[producer] = brought
+                self.has_pending_folder = True
+
+    def _is_shared(self, count: int) -> bool:
+        """Whether one node is to hold this number of offsets of a topic."""
+        return self._layout is OffsetsLayout.TOPIC and count <= _MAX_IN_ONE_NODE
 
     @property
     def _fence(self) -> str:
@@ -366,21 +498,64 @@ class GroupZnodes:
 
     def _plan_offsets(self, topic: str, partitions: Mapping[int, Offset | None]) -> list[Op]:
         old = self.offsets.get(topic, {})
+        added = sum(at is not None and key not in old for key, at in partitions.items())
+        left = len(old) + added - sum(at is None and key in old for key, at in partitions.items())
         folder = self.paths.committed_topic(topic)
+        if topic in self.shared or (left and self._is_shared(left)):
+            return self._plan_shared(topic, folder, old, partitions)
         ops: list[Op] = []
-        left = set(old)
         for partition, offset in partitions.items():
             path = f"{folder}/{partition}"
             if offset is None and partition in old:
-                left.discard(partition)
                 ops += [Delete(commit_path(path)), Delete(path)]
             elif offset is not None:
-                left.add(partition)
                 ops += _plan_offset(path, old.get(partition), offset)
         if not old and left:
             ops.insert(0, Create(folder, b""))
         if old and not left:
             ops.append(Delete(folder))
+        return ops
+
+    def _plan_shared(
+        self,
+        topic: str,
+        folder: str,
+        old: Mapping[int, Offset],
+        partitions: Mapping[int, Offset | None],
+    ) -> list[Op]:
+        """Plan where one node is to hold a topic's offsets, or did so far."""
+        new = dict(old)
+        _change(new, partitions)
+        if not new:
+            return [Delete(folder)]
+        ops: list[Op] = []
+        if not self._is_shared(len(new)):  # the data count until all of it lies below
+            for partition, offset in new.items():
+                ops += _plan_offset(f"{folder}/{partition}", None, offset)
+            return [*ops, Set(folder, b"")]
+        data = encode_topic(new)
+        if not old:
+            return [Create(folder, data)]
+        if topic not in self.shared:
+            for partition in old:
+                path = f"{folder}/{partition}"
+                ops += [Delete(commit_path(path)), Delete(path)]
+        return [Set(folder, data), *ops]
+
+    def _plan_pending(
+        self, pending: Mapping[ProducerEpoch, dict[TopicPartition, Offset] | None]
+    ) -> list[Op]:
+        ops: list[Op] = []
+        for producer, offsets in pending.items():
+            path, is_stored = self.paths.transaction(producer), producer in self.pending
+            if offsets is None:
+                ops += [Delete(path)] if is_stored else []
+            elif is_stored:
+                ops.append(Set(path, encode_pending(offsets)))
+            else:
+                ops.append(Create(path, encode_pending(offsets)))
+        if not self.has_pending_folder and any(isinstance(op, Create) for op in ops):
+            ops.insert(0, Create(self.paths.pending))
         return ops
 
     def _plan_removal(self) -> list[list[Op]]:
@@ -389,7 +564,10 @@ class GroupZnodes:
         content = self._plan_owners({}) + self._plan_nodes({})
         for topic, partitions in self.offsets.items():
             content += self._plan_offsets(topic, dict.fromkeys(partitions))
-        folders = (self.paths.ids, self.paths.owners, self.paths.offsets)
+        content += self._plan_pending(dict.fromkeys(self.pending))
+        folders = [self.paths.ids, self.paths.owners, self.paths.offsets]
+        if self.has_pending_folder:
+            folders.append(self.paths.pending)
         group: list[Op] = [Delete(self._fence), *self._plan_members({}), *map(Delete, folders)]
         group.append(Delete(self.paths.group, self.version))
         if _fit(group + content):
@@ -435,13 +613,20 @@ def _plan_offset(path: str, old: Offset | None, new: Offset) -> list[Op]:
     return ops
 
 
-def _by_topic(
-    offsets: Mapping[TopicPartition, Offset | None],
-) -> dict[str, dict[int, Offset | None]]:
-    topics: dict[str, dict[int, Offset | None]] = {}
+def _by_topic(offsets: Mapping[TopicPartition, T]) -> dict[str, dict[int, T]]:
+    topics: dict[str, dict[int, T]] = {}
     for (topic, partition), offset in offsets.items():
         topics.setdefault(topic, {})[partition] = offset
     return topics
+
+
+def _change(offsets: dict[int, Offset], partitions: Mapping[int, Offset | None]) -> None:
+    """Change the offsets of a topic."""
+    for partition, offset in partitions.items():
+        if offset is None:
+            offsets.pop(partition, None)
+        else:
+            offsets[partition] = offset
 
 
 def _members_of(image: GroupImage) -> dict[str, bytes]:

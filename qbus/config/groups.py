@@ -1,6 +1,7 @@
 """Broker configuration: groups of both protocols and their offsets, and share groups."""
 
 from qbus.config.settings import Settings, integer, long, string, strings
+from qbus.config.transactions import not_zero
 
 
 class GroupKeys(Settings):
@@ -45,6 +46,53 @@ class GroupKeys(Settings):
         "How often expired offsets are searched for and deleted.",
         unit="ms",
         at_least=1,
+        static=True,
+    )
+    offsets_storage = string(
+        "zookeeper",
+        "Where committed offsets are kept: in the metadata store (zookeeper), or as records of the "
+        "internal topic __consumer_offsets (log). What counts is the value that the controller "
+        "has: when it changes, all groups' offsets are moved, while they are in use.",
+        choices=("zookeeper", "log"),
+    )
+    offsets_topic_num_partitions = integer(
+        -1,
+        "Number of partitions of the internal topic __consumer_offsets, when it is made. "
+        "-1: 50 in a cluster, 5 with the embedded metadata store.",
+        at_least=-1,
+        static=True,
+        check=not_zero,
+    )
+    offsets_topic_replication_factor = integer(
+        -1,
+        "Replication factor of the internal topic __consumer_offsets, when it is made. Until there "
+        "are that many brokers, groups cannot be used with offsets.storage=log. "
+        "-1: 3 in a cluster, 1 with the embedded metadata store.",
+        at_least=-1,
+        static=True,
+        check=not_zero,
+    )
+    offsets_topic_min_isr = integer(
+        2,
+        "min.insync.replicas of the internal topic __consumer_offsets, when it is made; it counts "
+        "as no more than the number of replicas.",
+        at_least=1,
+        static=True,
+    )
+    offsets_topic_segment_bytes = integer(
+        100 * 1024 * 1024,
+        "segment.bytes of the internal topic __consumer_offsets, when it is made.",
+        unit="bytes",
+        at_least=1024,
+        static=True,
+    )
+    offsets_zookeeper_layout = string(
+        "partition",
+        "How committed offsets lie in the metadata store: each in a node of its own (partition), "
+        "as other programs read them, or all of a group and topic in one (topic), which is written "
+        "once for a commit of many partitions. Both are read; a topic changes with its next "
+        "commit.",
+        choices=("partition", "topic"),
         static=True,
     )
     offset_metadata_max_bytes = integer(

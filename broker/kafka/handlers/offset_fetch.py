@@ -1,8 +1,9 @@
 """OffsetFetch (key 9): where groups have got to. No commit is offset -1, and no error.
 
 Null topics mean all, from version 2 on, which also has one error for the whole group; in version 1
-each partition tells it. Version 5 brings leader epochs, 7 the wish for stable offsets only, which
-without transactions all are. From version 8 on many groups are asked for at once (KIP-709). Version 9
+each partition tells it. Version 5 brings leader epochs. Version 7 may wish for stable offsets only:
+a partition for which an open transaction brings another offset is answered UNSTABLE_OFFSET_COMMIT
+(KIP-447). From version 8 on many groups are asked for at once (KIP-709). Version 9
 tells which member asks, in which epoch (KIP-848): UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH refuse
 it. Version 10 names topics by id.
 """
@@ -27,13 +28,14 @@ from qbus.wire.messages.offset_fetch import (
 from ...authorization import Operation
 from ...authorization import group as group_resource
 from ...authorization import topic as topic_resource
-from ...group import Offset, Offsets
+from ...group import Committed, Offset, Offsets
 from ..context import RequestContext
 
 if TYPE_CHECKING:
     from ...broker import Broker
 
 _NO_COMMIT: Final = Offset(-1)
+_UNSTABLE: Final = Offset(-1)  # stands for itself: told from the one above by identity
 
 
 async def handle(
@@ -42,27 +44,42 @@ async def handle(
     """Look up what is committed."""
     version = context.api_version
     if version >= 8:
-        groups = [await _fetch(broker, context, group) for group in request.groups]
+        stable = request.require_stable
+        groups = [await _fetch(broker, context, group, stable) for group in request.groups]
         return OffsetFetchResponse(groups=groups)
     asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=_modern(request))
-    return _classic(await _fetch(broker, context, asked), asked, version)
+    return _classic(await _fetch(broker, context, asked, request.require_stable), asked, version)
 
 
 async def _fetch(
-    broker: "Broker", context: RequestContext, group: OffsetFetchRequestGroup
+    broker: "Broker",
+    context: RequestContext,
+    group: OffsetFetchRequestGroup,
+    require_stable: bool,
 ) -> OffsetFetchResponseGroup:
     try:
         context.authorize(Operation.DESCRIBE, group_resource(group.group_id))
-        offsets = await broker.groups.offsets(
+        committed = await broker.groups.committed_offsets(
             group.group_id, group.member_id, group.member_epoch
         )
     except ApiError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+    offsets = committed.offsets
+    if require_stable and committed.unstable:
+        offsets = _without_unstable(committed)
     if group.topics is None:
         topics = _everything(broker, context, offsets)
     else:
         topics = [_some(broker, context, offsets, topic) for topic in group.topics]
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
+
+
+def _without_unstable(committed: Committed) -> Offsets:
+    """The offsets, with _UNSTABLE for those that a transaction may replace."""
+    offsets = {topic: dict(some) for topic, some in committed.offsets.items()}
+    for topic, partition in committed.unstable:
+        offsets.setdefault(topic, {})[partition] = _UNSTABLE
+    return offsets
 
 
 def _everything(
@@ -112,7 +129,7 @@ def _topic(
                 committed_offset=offset.offset,
                 committed_leader_epoch=offset.leader_epoch,
                 metadata=offset.metadata,
-                error_code=error,
+                error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT if offset is _UNSTABLE else error,
             )
         )
     return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)

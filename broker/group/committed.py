@@ -1,0 +1,169 @@
+"""Committed offsets of groups, wherever they are kept.
+
+A loaded group's offsets are in its nodes of the metadata store, or in the log
+(``GroupMetadata.is_in_log``). What a transaction brings is kept where the cluster wants offsets at
+that time: as records of the transaction in the log, which its marker ends, or below the group's
+node, where the transaction's coordinator ends it by a request.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from qbus.errors import ApiError, ErrorCode
+
+from .group_metadata import GroupMetadata
+from .offset_log import OffsetLog, Verify
+from .offset_machine import Committed
+from .offsets import Offset, Offsets, TopicPartition
+from .registry import GroupRegistry
+from .storage import Storage
+from .znodes import ProducerEpoch
+
+
+class CommittedOffsets:
+    """Reads and writes the committed offsets of loaded groups."""
+
+    def __init__(self, registry: GroupRegistry) -> None:
+        self._registry = registry
+
+    @property
+    def _log(self) -> OffsetLog:
+        homes = self._registry.homes
+        assert homes is not None, "offsets are in the log, and there is none"
+        return homes.log
+
+    @property
+    def _is_log_wanted(self) -> bool:
+        homes = self._registry.homes
+        return homes is not None and homes.storage.current is Storage.LOG
+
+    # Reading
+
+    def known(self, metadata: GroupMetadata) -> Offsets:
+        """The offsets of a group, as they are in memory."""
+        if metadata.is_in_log:
+            return self._log.offsets(metadata.group_id)
+        return metadata.znodes.offsets
+
+    def known_of(self, metadata: GroupMetadata, topic: str) -> Mapping[int, Offset]:
+        """Those of one topic, with what is about to be stored."""
+        if metadata.is_in_log:
+            return self._log.offsets(metadata.group_id).get(topic, {})
+        return metadata.offsets_of(topic)
+
+    def unstable(self, metadata: GroupMetadata) -> frozenset[TopicPartition]:
+        """The partitions for which open transactions bring offsets."""
+        places = [
+            place for brought in metadata.znodes.pending.values() for place in brought
+        ]
+        if self._registry.homes is None or not self._registry.homes.storage.is_by_log:
+            return frozenset(places)
+        return self._log.unstable(metadata.group_id).union(places)
+
+    async def read(self, metadata: GroupMetadata) -> Committed:
+        """The offsets of a group, all of which are stored for good.
+
+        Raises:
+            ApiError: retriable, here or at another broker.
+        """
+        _check(await self._registry.confirm(metadata))
+        if not metadata.is_in_log:
+            return Committed(metadata.znodes.offsets, self.unstable(metadata))
+        offsets, unstable = await self._log.read(metadata.group_id)
+        places = [place for brought in metadata.znodes.pending.values() for place in brought]
+        return Committed(offsets, unstable.union(places))
+
+    # Writing
+
+    async def save(
+        self, metadata: GroupMetadata, offsets: Mapping[TopicPartition, Offset | None]
+    ) -> ErrorCode:
+        """Store offsets, or delete them (None); return the error, if any."""
+        if metadata.is_in_log:
+            return await self._log.save(metadata.group_id, offsets)
+        return await self._registry.save_offsets(metadata, offsets)
+
+    async def remove(self, metadata: GroupMetadata) -> ErrorCode:
+        """Delete a group with its offsets, and with what transactions would bring it."""
+        if metadata.is_in_log:
+            group_id = metadata.group_id
+            places = {*_places(self.known(metadata)), *self._log.unstable(group_id)}
+            if error := await self._log.save(group_id, dict.fromkeys(places)):
+                return error
+        return await self._registry.remove(metadata)
+
+    # Transactions
+
+    async def save_in_transaction(
+        self,
+        metadata: GroupMetadata,
+        offsets: Mapping[TopicPartition, Offset],
+        producer_id: int,
+        epoch: int,
+        verify: Verify,
+    ) -> None:
+        """Store offsets that count when a producer's transaction is committed.
+
+        Raises:
+            ApiError: what ``verify`` answers; INVALID_TXN_STATE, the transaction has ended
+                meanwhile; INVALID_PRODUCER_EPOCH; or a retriable one.
+        """
+        if self._is_log_wanted:
+            await self._log.save_in_transaction(
+                metadata.group_id, offsets, producer_id, epoch, verify, self._check_log_is_wanted
+            )
+            return
+        producer = (producer_id, epoch)
+        if any(known == producer_id and at > epoch for known, at in metadata.pending):
+            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
+        if producer not in metadata.pending:
+            await self._verify(metadata, producer, verify)
+        _check(await self._registry.save_pending(metadata, producer, offsets))
+
+    @staticmethod
+    async def _verify(metadata: GroupMetadata, producer: ProducerEpoch, verify: Verify) -> None:
+        token = metadata.begin_verification(producer)
+        try:
+            error = await verify(None)
+        finally:
+            is_current = metadata.end_verification(producer, token)
+        if error:
+            raise ApiError(error)
+        if metadata.is_abandoned:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if not is_current:
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, "the transaction has ended")
+
+    def _check_log_is_wanted(self) -> None:
+        if not self._is_log_wanted:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "offsets move to another place")
+
+    async def end_transaction(
+        self, metadata: GroupMetadata, producer_id: int, epoch: int, *, committed: bool
+    ) -> None:
+        """Have what a producer's transactions up to an epoch bring count, or drop it.
+
+        Raises:
+            ApiError: retriable, here or at another broker.
+        """
+        metadata.end_verifications(producer_id, epoch)
+        ended = [one for one in metadata.pending if one[0] == producer_id and one[1] <= epoch]
+        if not ended:
+            _check(await self._registry.confirm(metadata))
+            return
+        offsets: dict[TopicPartition, Offset | None] = {}
+        if committed:
+            for producer in sorted(ended):
+                offsets |= metadata.pending[producer]
+        if metadata.is_in_log:
+            _check(await self._log.save(metadata.group_id, offsets))
+            offsets = {}
+        _check(await self._registry.end_pending(metadata, ended, offsets))
+
+
+def _places(offsets: Offsets) -> Iterator[TopicPartition]:
+    return ((topic, partition) for topic, some in offsets.items() for partition in some)
+
+
+def _check(error: ErrorCode) -> None:
+    if error:
+        raise ApiError(error)

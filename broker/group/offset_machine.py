@@ -1,0 +1,195 @@
+"""Committed offsets of one partition of ``__consumer_offsets``, as a pure state.
+
+The state is what replaying the partition's records gives. Offsets that a transaction brings are
+pending until its marker: then they count or are dropped (KIP-98). Of two commits for the same
+partition the one that is later in the log counts: a transaction that ends after a later plain
+commit does not undo it.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from qbus.names import OFFSETS_TOPIC
+
+from ..internal_logs.machine import LogRecord, Outcome, Producer
+from .offset_records import (
+    MalformedOffsetError,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from .offsets import Offset, Offsets, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_NO_OFFSETS: Final[Offsets] = {}
+_NOTHING: Final = frozenset[TopicPartition]()
+
+
+class Committed(NamedTuple):
+    """The offsets of a group, and the partitions for which open transactions bring others."""
+
+    offsets: Offsets
+    unstable: frozenset[TopicPartition]
+
+
+NOTHING_COMMITTED = Committed(_NO_OFFSETS, _NOTHING)
+
+
+class _Pending(NamedTuple):
+    """An offset that a transaction brings, and where in the log it is."""
+
+    offset: Offset
+    position: int
+
+
+class _GroupOffsets:
+    """The offsets of one group, and what its open transactions bring, by producer id."""
+
+    __slots__ = ("offsets", "pending")
+
+    def __init__(self) -> None:
+        self.offsets: dict[str, dict[int, Offset]] = {}
+        self.pending: dict[int, dict[TopicPartition, _Pending | None]] = {}
+
+    def store(self, key: TopicPartition, offset: Offset | None, position: int) -> None:
+        """Store an offset, or delete it (None); what is pending from before will not count."""
+        topic, partition = key
+        if offset is not None:
+            self.offsets.setdefault(topic, {})[partition] = offset
+        elif topic in self.offsets:
+            self.offsets[topic].pop(partition, None)
+            if not self.offsets[topic]:
+                del self.offsets[topic]
+        for brought in self.pending.values():
+            other = brought.get(key)
+            if other is not None and other.position < position:
+                brought[key] = None  # not stable until the transaction's end, all the same
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.offsets and not self.pending
+
+
+class OffsetsMachine:
+    """The committed offsets of the groups of one partition."""
+
+    def __init__(self, partition: int = 0) -> None:
+        """``partition``: its index, for the log."""
+        self._partition = partition
+        self._groups: dict[str, _GroupOffsets] = {}
+        self._transactions: dict[int, set[str]] = {}  # the groups of each open one, by producer
+
+    # As a shard's state
+
+    @property
+    def next_tick_ms(self) -> int | None:
+        """Never: groups expire offsets, for it depends on their members."""
+        return None
+
+    def tick(self, now_ms: int) -> Outcome[None] | None:  # noqa: ARG002 - a machine's signature
+        """Do nothing."""
+        return None
+
+    def replay(
+        self,
+        key: bytes,
+        value: bytes | None,
+        offset: int,
+        timestamp: int,  # noqa: ARG002 - a machine's signature
+        producer: Producer | None,
+    ) -> None:
+        """Take in a record; one that is about something else, or malformed, changes nothing."""
+        try:
+            about = decode_key(key)
+            committed = None if value is None else decode_value(value)
+        except MalformedOffsetError as error:
+            where = f"{OFFSETS_TOPIC}-{self._partition}"
+            _log.error("a record of %s at offset %d is skipped: %s", where, offset, error)
+            return
+        if about is None:
+            return
+        group = self._groups.get(about.group)
+        if group is None:
+            group = self._groups[about.group] = _GroupOffsets()
+        place = (about.topic, about.partition)
+        if producer is None:
+            group.store(place, committed, offset)
+        elif committed is not None:
+            brought = group.pending.setdefault(producer[0], {})
+            brought[place] = _Pending(committed, offset)
+            self._transactions.setdefault(producer[0], set()).add(about.group)
+        self._forget_if_empty(about.group)
+
+    def marker(self, producer_id: int, epoch: int, *, committed: bool) -> None:  # noqa: ARG002
+        """End a transaction: what it brought counts or is dropped."""
+        for group_id in self._transactions.pop(producer_id, ()):
+            group = self._groups[group_id]
+            brought = group.pending.pop(producer_id)
+            for place, pending in brought.items():
+                if committed and pending is not None:
+                    group.store(place, pending.offset, pending.position)
+            self._forget_if_empty(group_id)
+
+    def _forget_if_empty(self, group_id: str) -> None:
+        if self._groups[group_id].is_empty:
+            del self._groups[group_id]
+
+    # For reading
+
+    def group_ids(self) -> list[str]:
+        """The groups that have offsets, or get some from open transactions."""
+        return list(self._groups)
+
+    def has(self, group_id: str) -> bool:
+        """Whether a group has offsets, or gets some from open transactions."""
+        return group_id in self._groups
+
+    @property
+    def transactions(self) -> int:
+        """Number of open transactions that bring offsets."""
+        return len(self._transactions)
+
+    def offsets(self, group_id: str) -> Offsets:
+        """The offsets of a group, as they are until the next change."""
+        group = self._groups.get(group_id)
+        return _NO_OFFSETS if group is None else group.offsets
+
+    def unstable(self, group_id: str) -> frozenset[TopicPartition]:
+        """The partitions for which open transactions bring offsets to a group."""
+        group = self._groups.get(group_id)
+        if group is None or not group.pending:
+            return _NOTHING
+        return frozenset(place for brought in group.pending.values() for place in brought)
+
+    def committed(self) -> Iterator[tuple[str, Offsets]]:
+        """Every group with its offsets."""
+        for group_id, group in list(self._groups.items()):
+            yield group_id, group.offsets
+
+
+def read(group_id: str, machine: OffsetsMachine) -> Outcome[Committed]:
+    """Read the offsets of a group as they are now."""
+    offsets = {topic: dict(some) for topic, some in machine.offsets(group_id).items()}
+    return Outcome(Committed(offsets, machine.unstable(group_id)))
+
+
+def change(
+    group_id: str,
+    offsets: Mapping[TopicPartition, Offset | None],
+    now_ms: int,
+    producer: Producer | None = None,
+) -> Outcome[None]:
+    """Store offsets of a group, or delete them (None); with a ``producer``, in its transaction.
+
+    Offsets without the time of their commit get ``now_ms``.
+    """
+    records: list[LogRecord] = []
+    for (topic, partition), offset in offsets.items():
+        value = None
+        if offset is not None:
+            value = encode_value(offset if offset[3] else offset._replace(committed_at=now_ms))
+        records.append((encode_key(group_id, topic, partition), value))
+    return Outcome(None, records, producer=producer)

@@ -1,0 +1,144 @@
+"""TxnOffsetCommit (key 28): a group's positions as a part of a producer's transaction (KIP-98).
+
+They count when the transaction is committed. From version 3 on the request may name the member that
+read up to there, which is checked as in OffsetCommit (KIP-447). Up to version 4 the transaction has
+to have the group already, by AddOffsetsToTxn; from version 5 on this request adds it (KIP-890).
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.names import OFFSETS_TOPIC
+from qbus.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+from ...authorization import Operation, group, transactional_id
+from ...authorization import topic as topic_resource
+from ...group import Offset, TopicPartition
+from ..context import RequestContext
+
+if TYPE_CHECKING:
+    from ...broker import Broker
+    from ...metadata.image import Topic
+
+_FIRST_THAT_ADDS: Final = 5
+_FIRST_ABORTABLE: Final = 4
+
+# This API has no errors of members of KIP-848.
+_GENERATION_IS_OVER: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH})
+# What a client of a version before the error knows takes as the same.
+_ABORTABLE: Final = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
+
+
+async def handle(
+    broker: "Broker", context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    """Commit what can be committed; every partition has an answer of its own."""
+    offsets: dict[TopicPartition, Offset] = {}
+    error = _refusal_of_all(context, request)
+    answers = [_take(broker, context, topic, offsets) for topic in request.topics]
+    if not error and offsets:
+        error = await _commit(broker, context.api_version, request, offsets)
+    if error:
+        for partition in (partition for answer in answers for partition in answer.partitions):
+            partition.error_code = partition.error_code or error
+    return TxnOffsetCommitResponse(topics=answers)
+
+
+def _refusal_of_all(context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCode:
+    if not context.allows(Operation.WRITE, transactional_id(request.transactional_id)):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not context.allows(Operation.READ, group(request.group_id)):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
+
+
+def _take(
+    broker: "Broker",
+    context: RequestContext,
+    wanted: TxnOffsetCommitRequestTopic,
+    offsets: dict[TopicPartition, Offset],
+) -> TxnOffsetCommitResponseTopic:
+    """Add what can be committed to ``offsets``, and answer for the rest."""
+    topic = broker.metadata.topics.get(wanted.name)
+    is_denied = not context.allows(Operation.READ, topic_resource(wanted.name))
+    limit = broker.config.offset_metadata_max_bytes
+    answers = []
+    for partition in wanted.partitions:
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if not is_denied:
+            error = _refusal(topic, partition, limit)
+        if topic is not None and not error:
+            offsets[topic.name, partition.partition_index] = Offset(
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                partition.committed_metadata or "",
+                topic_id=topic.id,
+            )
+        answers.append(
+            TxnOffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=error
+            )
+        )
+    return TxnOffsetCommitResponseTopic(name=wanted.name, partitions=answers)
+
+
+def _refusal(
+    topic: "Topic | None", partition: TxnOffsetCommitRequestPartition, limit: int
+) -> ErrorCode:
+    if topic is None or not 0 <= partition.partition_index < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if len((partition.committed_metadata or "").encode()) > limit:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE
+
+
+async def _commit(
+    broker: "Broker",
+    version: int,
+    request: TxnOffsetCommitRequest,
+    offsets: dict[TopicPartition, Offset],
+) -> ErrorCode:
+    try:
+        await broker.groups.commit_in_transaction(
+            request.group_id,
+            offsets,
+            producer_id=request.producer_id,
+            epoch=request.producer_epoch,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            generation=request.generation_id,
+            verify=partial(_verify, broker, version, request),
+        )
+    except ApiError as error:
+        if error.code in _GENERATION_IS_OVER:
+            return ErrorCode.ILLEGAL_GENERATION
+        return error.code if version >= _FIRST_ABORTABLE else _ABORTABLE.get(error.code, error.code)
+    return ErrorCode.NONE
+
+
+async def _verify(
+    broker: "Broker", version: int, request: TxnOffsetCommitRequest, partition: int | None
+) -> ErrorCode:
+    """Ask the transaction's coordinator whether the group belongs to the transaction, or add it.
+
+    ``partition``: of the log that has the group's offsets; None: they are in the metadata store.
+    """
+    transactions, adds = broker.transactions, version >= _FIRST_THAT_ADDS
+    name, producer_id, epoch = (
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+    )
+    if partition is None:
+        return await transactions.verify_group(name, producer_id, epoch, request.group_id, add=adds)
+    place = (OFFSETS_TOPIC, partition)
+    answers = await transactions.verify(name, producer_id, epoch, [place], add=adds)
+    return answers[place]

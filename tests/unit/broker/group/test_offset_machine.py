@@ -1,0 +1,239 @@
+"""The offsets of one partition of the log: what counts, and what is pending."""
+
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbus.broker.group.offset_machine import OffsetsMachine, change, read
+from qbus.broker.group.offset_records import encode_key, encode_value
+from qbus.broker.group.offsets import Offset, TopicPartition
+from qbus.broker.internal_logs.machine import Producer
+
+P = (7, 0)
+Q = (8, 0)
+
+
+class Scene:
+    """A machine and the log that it stands for."""
+
+    def __init__(self) -> None:
+        self.machine = OffsetsMachine()
+        self.log: list[tuple[bytes, bytes | None, int, Producer | None]] = []
+        self.ends: dict[int, tuple[int, bool]] = {}
+        self._positions = count()
+
+    def commit(
+        self, group: str, at: dict[TopicPartition, int | None], producer: Producer | None = None
+    ) -> None:
+        offsets = {
+            place: None if offset is None else Offset(offset, committed_at=1)
+            for place, offset in at.items()
+        }
+        outcome = change(group, offsets, 5, producer)
+        for key, value in outcome.records:
+            position = next(self._positions)
+            self.log.append((key, value, position, outcome.producer))
+            self.machine.replay(key, value, position, 5, outcome.producer)
+
+    def end(self, producer: Producer, *, committed: bool) -> None:
+        self.ends[next(self._positions)] = (producer[0], committed)
+        self.machine.marker(*producer, committed=committed)
+
+    def at(self, group: str) -> dict[TopicPartition, int]:
+        offsets = read(group, self.machine).answer.offsets
+        return {
+            (topic, partition): offset.offset
+            for topic, some in offsets.items()
+            for partition, offset in some.items()
+        }
+
+    def unstable(self, group: str) -> set[TopicPartition]:
+        return set(read(group, self.machine).answer.unstable)
+
+
+class TestCommits:
+    def test_count_at_once(self) -> None:
+        scene = Scene()
+        scene.commit("g", {("t", 0): 5, ("t", 1): 6, ("u", 0): 7})
+        scene.commit("g", {("t", 0): 8})
+
+        assert scene.at("g") == {("t", 0): 8, ("t", 1): 6, ("u", 0): 7}
+        assert scene.at("other") == {}
+
+    def test_are_deleted_by_tombstones_and_a_group_without_any_is_forgotten(self) -> None:
+        scene = Scene()
+        scene.commit("g", {("t", 0): 5, ("t", 1): 6})
+        scene.commit("g", {("t", 0): None})
+        assert scene.at("g") == {("t", 1): 6}
+
+        scene.commit("g", {("t", 1): None})
+
+        assert not scene.machine.has("g")
+        assert scene.machine.group_ids() == []
+
+    def test_without_a_time_get_that_of_the_append(self) -> None:
+        (record,) = change("g", {("t", 0): Offset(1)}, 77).records
+
+        assert record == (encode_key("g", "t", 0), encode_value(Offset(1, committed_at=77)))
+
+    def test_that_were_read_do_not_change_afterwards(self) -> None:
+        scene = Scene()
+        scene.commit("g", {("t", 0): 5})
+        before = read("g", scene.machine).answer
+
+        scene.commit("g", {("t", 0): 6})
+
+        assert before.offsets["t"][0].offset == 5
+
+
+class TestTransactions:
+    def test_bring_offsets_that_count_when_they_are_committed(self) -> None:
+        scene = Scene()
+        scene.commit("g", {("t", 0): 5, ("t", 1): 5})
+        scene.commit("g", {("t", 0): 9}, P)
+        assert scene.at("g") == {("t", 0): 5, ("t", 1): 5}
+        assert scene.unstable("g") == {("t", 0)}
+        assert scene.machine.transactions == 1
+
+        scene.end(P, committed=True)
+
+        assert scene.at("g") == {("t", 0): 9, ("t", 1): 5}
+        assert scene.unstable("g") == set()
+        assert scene.machine.transactions == 0
+
+    def test_that_are_aborted_leave_nothing(self) -> None:
+        scene = Scene()
+        scene.commit("g", {("t", 0): 9}, P)
+        assert scene.machine.has("g")
+
+        scene.end(P, committed=False)
+
+        assert scene.at("g") == {}
+        assert not scene.machine.has("g")
+
+    def test_are_those_of_one_producer_each(self) -> None:
+        scene = Scene()
+        scene.commit("g", {("t", 0): 9}, P)
+        scene.commit("g", {("t", 1): 9}, Q)
+
+        scene.end(P, committed=False)
+        scene.end(Q, committed=True)
+
+        assert scene.at("g") == {("t", 1): 9}
+
+    def test_may_bring_offsets_of_several_groups(self) -> None:
+        scene = Scene()
+        scene.commit("g", {("t", 0): 1}, P)
+        scene.commit("h", {("t", 0): 2}, P)
+
+        scene.end(P, committed=True)
+
+        assert (scene.at("g"), scene.at("h")) == ({("t", 0): 1}, {("t", 0): 2})
+
+    def test_do_not_undo_a_commit_that_came_later(self) -> None:
+        scene = Scene()
+        scene.commit("g", {("t", 0): 5}, P)
+        scene.commit("g", {("t", 0): 7})
+        assert scene.unstable("g") == {("t", 0)}
+
+        scene.end(P, committed=True)
+
+        assert scene.at("g") == {("t", 0): 7}
+
+    @pytest.mark.parametrize("first", [P, Q])
+    def test_of_two_the_later_commit_counts_whichever_ends_first(self, first: Producer) -> None:
+        scene = Scene()
+        scene.commit("g", {("t", 0): 5}, P)
+        scene.commit("g", {("t", 0): 7}, Q)
+
+        scene.end(first, committed=True)
+        scene.end(Q if first == P else P, committed=True)
+
+        assert scene.at("g") == {("t", 0): 7}
+
+    def test_may_commit_again(self) -> None:
+        scene = Scene()
+        scene.commit("g", {("t", 0): 5}, P)
+        scene.commit("g", {("t", 0): 3})
+        scene.commit("g", {("t", 0): 6}, P)
+
+        scene.end(P, committed=True)
+
+        assert scene.at("g") == {("t", 0): 6}
+
+    def test_that_brought_nothing_may_end(self) -> None:
+        scene = Scene()
+        scene.end(P, committed=True)
+
+        assert scene.machine.group_ids() == []
+
+
+class TestForeignRecords:
+    def test_of_other_kinds_are_skipped(self) -> None:
+        scene = Scene()
+        scene.machine.replay(b"\0\2\0\1g", b"a member", 0, 0, None)
+
+        assert scene.machine.group_ids() == []
+
+    @pytest.mark.parametrize(
+        ("key", "value"), [(b"", b""), (encode_key("g", "t", 0), b"\0\7"), (b"\0\1\0\x09g", None)]
+    )
+    def test_that_are_malformed_are_told_and_skipped(
+        self, key: bytes, value: bytes | None, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        scene = Scene()
+        scene.commit("g", {("t", 0): 5})
+
+        scene.machine.replay(key, value, 17, 0, None)
+
+        assert scene.at("g") == {("t", 0): 5}
+        assert "__consumer_offsets-0 at offset 17" in caplog.text
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["commit", "delete", "end", "abort"]),
+            st.sampled_from([None, P, Q]),
+            st.sampled_from([("t", 0), ("t", 1)]),
+            st.integers(0, 9),
+        ),
+        max_size=20,
+    )
+)
+def test_what_counts_is_the_last_record_that_is_committed(
+    steps: list[tuple[str, Producer | None, TopicPartition, int]],
+) -> None:
+    """As compaction sees it, which keeps the last record of each key."""
+    scene = Scene()
+    written: list[tuple[TopicPartition, int | None, Producer | None]] = []
+    is_open = {P: False, Q: False}
+    outcome: dict[int, bool] = {}  # of each record in a transaction
+    waiting: dict[Producer, list[int]] = {P: [], Q: []}
+    for kind, producer, place, offset in steps:
+        if kind in {"end", "abort"}:
+            if producer is not None and is_open[producer]:
+                scene.end(producer, committed=kind == "end")
+                outcome |= dict.fromkeys(waiting.pop(producer), kind == "end")
+                waiting[producer], is_open[producer] = [], False
+            continue
+        value = None if kind == "delete" else offset
+        if value is None:
+            producer = None  # nobody deletes in a transaction
+        scene.commit("g", {place: value}, producer)
+        if producer is not None:
+            waiting[producer].append(len(written))
+            is_open[producer] = True
+        written.append((place, value, producer))
+    expected: dict[TopicPartition, int] = {}
+    for number, (place, value, producer) in enumerate(written):
+        if producer is not None and not outcome.get(number, False):
+            continue
+        expected.pop(place, None)
+        if value is not None:
+            expected[place] = value
+    assert scene.at("g") == expected
+    open_places = {written[number][0] for some in waiting.values() for number in some}
+    assert scene.unstable("g") == open_places

@@ -1,0 +1,628 @@
+"""Offsets in the log, and their moves between log and store while groups are in use."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from qbus.broker.group.storage import PATH, Storage
+from qbus.errors import ApiError, ErrorCode
+from qbus.metadata import Set
+
+from .offset_shell import PARTITIONS, OffsetShell, SharedLog, alone, two
+from .shell import Shell, at, settle
+
+P = 7
+LOG = {"offsets_storage": "log"}
+
+
+async def refused(work: Awaitable[object]) -> ErrorCode:
+    with pytest.raises(ApiError) as caught:
+        await work
+    return caught.value.code
+
+
+def answering(error: ErrorCode = ErrorCode.NONE) -> Callable[[int | None], Awaitable[ErrorCode]]:
+    async def verify(_: int | None) -> ErrorCode:
+        return error
+
+    return verify
+
+
+async def bring(
+    shell: Shell, offset: int, *, epoch: int = 0, group: str = "g", **options: object
+) -> None:
+    """Commit an offset of t-0 in a transaction of the producer P."""
+    fields = {"verify": answering(), "producer_id": P, "epoch": epoch} | options
+    await shell.groups.commit_in_transaction(group, {("t", 0): at(offset)}, **fields)  # type: ignore[arg-type]
+
+
+async def is_unstable(shell: Shell, group: str = "g") -> bool:
+    return ("t", 0) in (await shell.groups.committed_offsets(group)).unstable
+
+
+def where(shell: Shell) -> Storage:
+    return shell.groups.storage
+
+
+def switch(shell: Shell, storage: str) -> None:
+    shell.config.set_dynamic({"offsets.storage": storage}, {})
+
+
+class TestCommitsInTheLog:
+    async def test_leave_nothing_in_the_store(self) -> None:
+        shell = await alone(**LOG)
+
+        await shell.groups.commit("g", {("t", 0): at(5)})
+
+        assert await shell.offset("g", "t", 0) == 5
+        assert shell.store.data("/consumers/g") is None
+        assert [group.group_id for group in await shell.groups.groups()] == ["g"]
+        assert await shell.groups.describe("g") is not None
+
+    async def test_of_members_are_checked_against_the_group_in_the_store(self) -> None:
+        shell = await alone(**LOG)
+        await shell.settle_group("g", "a")
+
+        await shell.groups.commit("g", {("t", 0): at(5)}, member_id="a", generation=1)
+
+        assert await shell.offset("g", "t", 0) == 5
+        assert shell.store.database.tree("/consumers/g/offsets").keys() == {"/consumers/g/offsets"}
+        late = shell.groups.commit("g", {("t", 0): at(6)}, member_id="a", generation=0)
+        assert await refused(late) is ErrorCode.ILLEGAL_GENERATION
+        unknown = shell.groups.commit("h", {("t", 0): at(6)}, member_id="a", generation=0)
+        assert await refused(unknown) is ErrorCode.GROUP_ID_NOT_FOUND
+
+    async def test_have_their_exact_time(self) -> None:
+        shell = await alone(**LOG)
+
+        await shell.groups.commit("g", {("t", 0): at(5)}, retention_ms=1_000)
+
+        stored = (await shell.groups.offsets("g"))["t"][0]
+        now = shell.clock.time_ms()
+        assert (stored.committed_at, stored.expires_at) == (now, now + 1_000)
+
+    async def test_survive_a_restart(self) -> None:
+        shell = await alone(**LOG)
+        await shell.groups.commit("g", {("t", 0): at(5)})
+
+        shell.restart()
+        await shell.groups.start()
+
+        assert await shell.offset("g", "t", 0) == 5
+
+    async def test_that_the_log_refuses_are_refused(self) -> None:
+        shell = await alone(**LOG)
+        shell.log.fails.append(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+        lost = shell.groups.commit("g", {("t", 0): at(5)})
+
+        assert await refused(lost) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await shell.offset("g", "t", 0) is None
+
+    async def test_go_to_the_leader_of_the_groups_partition(self) -> None:
+        one, other = await two(**LOG)
+        await one.groups.commit("g", {("t", 0): at(5)})
+        elsewhere = other.groups.commit("g", {("t", 0): at(6)})
+        assert await refused(elsewhere) is ErrorCode.NOT_COORDINATOR
+        coordinator = await other.groups.find_coordinator("g")
+        assert coordinator is not None
+        assert coordinator.id == 0
+
+        for index in range(PARTITIONS):
+            await one.shared.elect(index, 1)
+
+        assert await other.offset("g", "t", 0) == 5
+        late = one.groups.commit("g", {("t", 0): at(6)})
+        assert await refused(late) is ErrorCode.NOT_COORDINATOR
+        coordinator = one.groups.coordinator("g")
+        assert coordinator is not None
+        assert coordinator.id == 1
+
+    async def test_and_membership_fail_over_together(self) -> None:
+        one, other = await two(**LOG)
+        await one.settle_group("g", "a")
+        await one.groups.commit("g", {("t", 0): at(5)}, member_id="a", generation=1)
+
+        for index in range(PARTITIONS):
+            await one.shared.elect(index, 1)
+
+        assert await one.heartbeat("g", "a", 1) is ErrorCode.NOT_COORDINATOR
+        assert await other.heartbeat("g", "a", 1) is ErrorCode.NONE
+        await other.groups.commit("g", {("t", 0): at(6)}, member_id="a", generation=1)
+        assert await other.offset("g", "t", 0) == 6
+
+    async def test_are_counted(self) -> None:
+        shell = await alone(**LOG)
+        await shell.groups.commit("g", {("t", 0): at(5), ("t", 1): at(6)})
+
+        assert shell.groups.commits == 2
+        assert [*shell.groups.committed()] == [("g", "t", {0: 5, 1: 6})]
+
+    async def test_expire(self) -> None:
+        shell = await alone(**LOG, offsets_retention_minutes=1)
+        await shell.groups.commit("g", {("t", 0): at(5)})
+
+        await shell.timers.advance(59)
+        assert await shell.offset("g", "t", 0) == 5
+        await shell.timers.advance(20 * 60)
+
+        assert await shell.offset("g", "t", 0) is None
+        assert await shell.groups.describe("g") is None
+        assert shell.groups.expired_offsets == 1
+
+    async def test_that_a_transaction_may_replace_do_not_expire(self) -> None:
+        shell = await alone(**LOG, offsets_retention_minutes=1)
+        await shell.groups.commit("g", {("t", 0): at(5)})
+        await bring(shell, 6)
+
+        await shell.timers.advance(20 * 60)
+
+        assert await shell.offset("g", "t", 0) == 5
+
+    async def test_are_deleted(self) -> None:
+        shell = await alone(**LOG)
+        await shell.groups.commit("g", {("t", 0): at(5), ("t", 1): at(6)})
+
+        answers = await shell.groups.delete_offsets("g", [("t", 0), ("t", 7)])
+
+        assert set(answers.values()) == {ErrorCode.NONE}
+        assert await shell.offset("g", "t", 0) is None
+        assert await shell.offset("g", "t", 1) == 6
+
+    async def test_are_deleted_with_their_group(self) -> None:
+        shell = await alone(**LOG)
+        await shell.groups.commit("g", {("t", 0): at(5)})
+        await bring(shell, 6)
+
+        await shell.groups.delete("g")
+        shell.shared.mark((P, 0), committed=True)
+
+        assert await shell.groups.describe("g") is None
+        assert await refused(shell.groups.delete("g")) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("storage", ["log", "zookeeper"])
+class TestTransactions:
+    async def end(self, shell: OffsetShell, *, committed: bool, epoch: int = 0) -> None:
+        """As the transaction's coordinator does: markers, and messages about groups."""
+        shell.shared.mark((P, epoch), committed=committed)
+        await shell.groups.end_transaction("g", P, epoch, committed=committed)
+
+    async def test_bring_offsets_that_count_when_they_are_committed(self, storage: str) -> None:
+        shell = await alone(offsets_storage=storage)
+        await shell.groups.commit("g", {("t", 0): at(5)})
+
+        await bring(shell, 9)
+        assert await shell.offset("g", "t", 0) == 5
+        assert await is_unstable(shell)
+        await self.end(shell, committed=True)
+
+        assert await shell.offset("g", "t", 0) == 9
+        assert not await is_unstable(shell)
+
+    async def test_that_are_aborted_leave_what_was(self, storage: str) -> None:
+        shell = await alone(offsets_storage=storage)
+        await shell.groups.commit("g", {("t", 0): at(5)})
+
+        await bring(shell, 9)
+        await self.end(shell, committed=False)
+
+        assert await shell.offset("g", "t", 0) == 5
+        assert not await is_unstable(shell)
+
+    async def test_of_a_group_that_has_nothing_else_are_its_first_offsets(
+        self, storage: str
+    ) -> None:
+        shell = await alone(offsets_storage=storage)
+
+        await bring(shell, 9)
+        assert await is_unstable(shell)
+        await self.end(shell, committed=True)
+
+        assert await shell.offset("g", "t", 0) == 9
+
+    async def test_survive_a_restart_whole(self, storage: str) -> None:
+        shell = await alone(offsets_storage=storage)
+        await bring(shell, 8)
+        await bring(shell, 9)
+
+        shell.restart()
+        await shell.groups.start()
+        assert await is_unstable(shell)
+        await self.end(shell, committed=True)
+
+        assert await shell.offset("g", "t", 0) == 9
+
+    async def test_may_be_ended_again(self, storage: str) -> None:
+        shell = await alone(offsets_storage=storage)
+        await bring(shell, 9)
+        await self.end(shell, committed=True)
+        await shell.groups.commit("g", {("t", 0): at(11)})
+
+        await self.end(shell, committed=True)
+
+        assert await shell.offset("g", "t", 0) == 11
+
+    async def test_do_not_undo_a_commit_that_came_later(self, storage: str) -> None:
+        shell = await alone(offsets_storage=storage)
+        await bring(shell, 9)
+        await shell.groups.commit("g", {("t", 0): at(11)})
+
+        await self.end(shell, committed=True)
+
+        assert await shell.offset("g", "t", 0) == 11
+
+    async def test_are_asked_for_once(self, storage: str) -> None:
+        shell = await alone(offsets_storage=storage)
+        asked: list[int | None] = []
+
+        async def verify(partition: int | None) -> ErrorCode:
+            asked.append(partition)
+            return ErrorCode.NONE
+
+        await bring(shell, 8, verify=verify)
+        await bring(shell, 9, verify=verify)
+
+        assert asked == [shell.groups.offsets_partition("g")]
+        assert (asked[0] is None) == (storage == "zookeeper")
+
+    async def test_that_their_coordinator_does_not_know_are_refused(self, storage: str) -> None:
+        shell = await alone(offsets_storage=storage)
+        unknown = answering(ErrorCode.TRANSACTION_ABORTABLE)
+
+        late = bring(shell, 9, verify=unknown)
+
+        assert await refused(late) is ErrorCode.TRANSACTION_ABORTABLE
+        assert not await is_unstable(shell)
+        assert await shell.groups.describe("g") is None
+
+    async def test_that_end_while_they_are_asked_for_are_refused(self, storage: str) -> None:
+        """Otherwise the offsets would hang: nobody would end them."""
+        shell = await alone(offsets_storage=storage)
+
+        async def verify(partition: int | None) -> ErrorCode:
+            if partition is None:
+                await shell.groups.end_transaction("g", P, 0, committed=False)
+            else:
+                shell.log.shard("g").partition.tokens.clear()  # as a marker does
+            return ErrorCode.NONE
+
+        assert await refused(bring(shell, 9, verify=verify)) is ErrorCode.INVALID_TXN_STATE
+        assert not await is_unstable(shell)
+
+    async def test_check_a_member_that_they_name(self, storage: str) -> None:
+        shell = await alone(offsets_storage=storage)
+        await shell.settle_group("g", "a")
+
+        await bring(shell, 9, member_id="a", generation=1)
+
+        old = bring(shell, 9, member_id="a", generation=0)
+        assert await refused(old) is ErrorCode.ILLEGAL_GENERATION
+        other = bring(shell, 9, member_id="b", generation=1)
+        assert await refused(other) is ErrorCode.UNKNOWN_MEMBER_ID
+        none = bring(shell, 9, group="h", member_id="b", generation=1)
+        assert await refused(none) is ErrorCode.GROUP_ID_NOT_FOUND
+
+    async def test_without_a_member_are_taken_as_older_clients_send_them(
+        self, storage: str
+    ) -> None:
+        shell = await alone(offsets_storage=storage)
+        await shell.settle_group("g", "a")
+
+        await bring(shell, 9)
+
+        assert await is_unstable(shell)
+
+    async def test_of_a_group_without_a_name_are_refused(self, storage: str) -> None:
+        shell = await alone(offsets_storage=storage)
+
+        assert await refused(bring(shell, 9, group="")) is ErrorCode.INVALID_GROUP_ID
+
+
+class TestTransactionsInTheStore:
+    async def test_are_ended_with_the_epoch_that_comes_after(self) -> None:
+        shell = await alone()
+        await bring(shell, 9, epoch=4)
+
+        await shell.groups.end_transaction("g", P, 5, committed=True)
+
+        assert await shell.offset("g", "t", 0) == 9
+        assert shell.store.database.children("/consumers/g/pending") == []
+
+    async def test_of_a_newer_epoch_are_not_ended_by_an_older_one(self) -> None:
+        shell = await alone()
+        await bring(shell, 9, epoch=6)
+
+        await shell.groups.end_transaction("g", P, 5, committed=True)
+
+        assert await is_unstable(shell)
+        fenced = bring(shell, 9, epoch=5)
+        assert await refused(fenced) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+    async def test_that_cannot_be_stored_are_refused_and_do_not_hang(self) -> None:
+        shell = await alone()
+        await shell.groups.commit("g", {("t", 0): at(5)})
+        shell.store.failures.append(RuntimeError("no"))
+
+        assert await refused(bring(shell, 9)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert not await is_unstable(shell)
+
+    async def test_are_deleted_with_their_group(self) -> None:
+        shell = await alone()
+        await bring(shell, 9)
+
+        await shell.groups.delete("g")
+
+        assert shell.store.database.children("/consumers") == []
+
+    async def test_take_one_transaction_of_the_store_to_end(self) -> None:
+        """Otherwise a crash could leave some of it."""
+        shell = await alone()
+        await bring(shell, 9)
+        before = len(shell.store.transactions)
+
+        await shell.groups.end_transaction("g", P, 0, committed=True)
+
+        assert len(shell.store.transactions) == before + 1
+
+
+class TestMovingToTheLog:
+    async def test_takes_what_is_in_the_store_along(self) -> None:
+        shell = await alone()
+        await shell.settle_group("g", "a")
+        await shell.groups.commit("g", {("t", 0): at(5)}, member_id="a", generation=1)
+        await shell.groups.commit("simple", {("t", 0): at(6)})
+
+        switch(shell, "log")
+        await shell.look()
+
+        assert where(shell) is Storage.LOG
+        assert await shell.offset("g", "t", 0) == 5
+        assert await shell.offset("simple", "t", 0) == 6
+        assert shell.store.database.children("/consumers/g/offsets") == []
+        assert shell.store.database.children("/consumers/simple/offsets") == []
+
+    async def test_costs_members_nothing_but_a_request_that_is_repeated(self) -> None:
+        shell = await alone()
+        await shell.settle_group("g", "a")
+
+        switch(shell, "log")
+        await shell.look()
+
+        assert await shell.heartbeat("g", "a", 1) is ErrorCode.NONE
+        await shell.groups.commit("g", {("t", 0): at(5)}, member_id="a", generation=1)
+
+    async def test_loses_no_commit_between_two_brokers(self) -> None:
+        """The former coordinator has not heard of the change yet."""
+        one, other = await two()
+        groups = [f"g{number}" for number in range(20)]
+        theirs = [g for g in groups if (c := one.groups.coordinator(g)) and c.id == 1]
+        assert theirs
+        for group in theirs:
+            await other.groups.commit(group, {("t", 0): at(5)})
+
+        switch(one, "log")
+        await one.look()
+        assert where(other) is Storage.STORE
+        for group in theirs:
+            late = other.groups.commit(group, {("t", 0): at(6)})
+            assert await refused(late) is ErrorCode.NOT_COORDINATOR
+
+        for group in theirs:
+            assert await one.offset(group, "t", 0) == 5
+        await other.look(is_controller=False)
+        assert where(other) is Storage.LOG
+
+    async def test_a_broker_that_has_not_heard_of_it_loads_no_group(self) -> None:
+        one, other = await two()
+        switch(one, "log")
+        await one.look()
+        theirs = next(
+            name
+            for name in (f"g{number}" for number in range(20))
+            if (c := other.groups.coordinator(name)) and c.id == 1
+        )
+        assert where(other) is Storage.STORE
+
+        late = other.groups.commit(theirs, {("t", 0): at(6)})
+
+        assert await refused(late) is ErrorCode.NOT_COORDINATOR
+        assert other.store.data(f"/consumers/{theirs}") is None
+
+    async def test_that_is_interrupted_is_done_again(self) -> None:
+        shell = await alone()
+        await shell.groups.commit("g", {("t", 0): at(5)})
+        shell.log.fails.append(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+        switch(shell, "log")
+        await shell.look()
+
+        assert await shell.offset("g", "t", 0) == 5
+        assert shell.store.database.children("/consumers/g/offsets") == []
+
+    async def test_ends_what_transactions_brought_to_the_store(self) -> None:
+        shell = await alone()
+        await bring(shell, 9)
+
+        switch(shell, "log")
+        await shell.look()
+        assert await is_unstable(shell)
+        await shell.groups.end_transaction("g", P, 0, committed=True)
+
+        assert await shell.offset("g", "t", 0) == 9
+        assert not await is_unstable(shell)
+
+
+class TestMovingBackToTheStore:
+    async def test_takes_what_is_in_the_log_along(self) -> None:
+        shell = await alone(**LOG)
+        await shell.settle_group("g", "a")
+        await shell.groups.commit("g", {("t", 0): at(5)}, member_id="a", generation=1)
+        await shell.groups.commit("simple", {("t", 0): at(6), ("u", 1): at(7)})
+
+        switch(shell, "zookeeper")
+        await shell.look()
+
+        assert where(shell) is Storage.STORE
+        assert shell.store.data("/consumers/g/offsets/t/0") == b"5"
+        assert shell.store.data("/consumers/simple/offsets/u/1") == b"7"
+        assert await shell.offset("g", "t", 0) == 5
+        assert await shell.heartbeat("g", "a", 1) is ErrorCode.NONE
+        assert all(not machine.group_ids() for machine in shell.log.machines())
+        assert shell.store.database.children(PATH) == []
+
+    async def test_waits_for_transactions_in_the_log(self) -> None:
+        shell = await alone(**LOG)
+        await shell.groups.commit("g", {("t", 0): at(5)})
+        await bring(shell, 9)
+
+        switch(shell, "zookeeper")
+        await shell.look()
+        assert where(shell) is Storage.RETURNING
+        assert await shell.offset("g", "t", 0) == 5
+        assert await is_unstable(shell)
+        shell.shared.mark((P, 0), committed=True)
+        assert await shell.offset("g", "t", 0) == 9
+        await shell.look()
+
+        assert where(shell) is Storage.STORE
+        assert shell.store.data("/consumers/g/offsets/t/0") == b"9"
+
+    async def test_a_commit_meanwhile_is_not_undone(self) -> None:
+        shell = await alone(**LOG)
+        await bring(shell, 9)
+        switch(shell, "zookeeper")
+        await shell.look()
+
+        await shell.groups.commit("g", {("t", 0): at(11)})
+        shell.shared.mark((P, 0), committed=True)
+        await shell.look()
+
+        assert where(shell) is Storage.STORE
+        assert await shell.offset("g", "t", 0) == 11
+
+    async def test_new_transactions_meanwhile_go_to_the_store(self) -> None:
+        shell = await alone(**LOG)
+        await bring(shell, 9)
+        switch(shell, "zookeeper")
+        await shell.look()
+        assert shell.groups.offsets_partition("g") is None
+
+        await shell.groups.commit_in_transaction(
+            "g", {("t", 1): at(3)}, producer_id=8, epoch=0, verify=answering()
+        )
+        shell.shared.mark((P, 0), committed=True)
+        await shell.groups.end_transaction("g", 8, 0, committed=True)
+        await shell.look()
+
+        assert where(shell) is Storage.STORE
+        assert await shell.offset("g", "t", 0) == 9
+        assert await shell.offset("g", "t", 1) == 3
+
+    async def test_waits_for_every_partition_of_the_log(self) -> None:
+        one, other = await two(**LOG)
+        groups = [f"g{number}" for number in range(10)]
+        for group in groups:
+            await one.groups.commit(group, {("t", 0): at(5)})
+        await one.shared.elect(2, 1)
+
+        switch(one, "zookeeper")
+        await one.look()
+        assert where(one) is Storage.RETURNING
+        await other.look(is_controller=False)
+        assert where(other) is Storage.STORE
+        await one.look()
+
+        assert where(one) is Storage.STORE
+        for group in groups:
+            coordinator = one.groups.coordinator(group)
+            assert coordinator is not None
+            assert await (one, other)[coordinator.id].offset(group, "t", 0) == 5
+
+    async def test_may_be_turned_round(self) -> None:
+        shell = await alone(**LOG)
+        await shell.groups.commit("h", {("t", 0): at(3)})
+        await bring(shell, 9)
+        switch(shell, "zookeeper")
+        await shell.look()
+        assert where(shell) is Storage.RETURNING
+
+        switch(shell, "log")
+        await shell.look()
+        shell.shared.mark((P, 0), committed=True)
+
+        assert where(shell) is Storage.LOG
+        assert await shell.offset("g", "t", 0) == 9
+        assert await shell.offset("h", "t", 0) == 3
+        assert shell.store.database.children("/consumers/h/offsets") == []
+
+    async def test_of_a_log_that_was_never_made_is_over_at_once(self) -> None:
+        shell = OffsetShell(SharedLog(), **LOG)
+        del shell.metadata.topics["__consumer_offsets"]
+        await shell.groups.start()
+
+        switch(shell, "zookeeper")
+        await shell.look()
+
+        assert where(shell) is Storage.STORE
+
+    async def test_a_broker_that_leads_no_more_does_not_say_that_all_is_moved(self) -> None:
+        one, other = await two(**LOG)
+        await one.groups.commit("g", {("t", 0): at(5)})
+        switch(one, "zookeeper")
+        one.log.loaded.clear()  # it has not heard that the other leads
+        index = one.log.partition_for("g")
+        await one.shared.elect(index, 1)
+        one.log.load(index)
+        one.log.loaded[index].machine.marker(0, 0, committed=True)
+
+        await one.look()
+
+        assert where(one) is Storage.RETURNING
+        assert f"returned-{index}" not in one.store.database.children(PATH)
+        assert other.log.loaded[index].machine.has("g")
+
+
+class TestTheNodeOfTheStorage:
+    async def test_is_made_by_the_first_broker_and_followed_by_others(self) -> None:
+        shared = SharedLog()
+        first = OffsetShell(shared, **LOG)
+        other = OffsetShell(shared, first, node_id=1)
+
+        await first.groups.start()
+        await other.groups.start()
+
+        assert first.store.data(PATH) == b'{"version":1,"storage":"log"}'
+        assert where(other) is Storage.LOG
+
+    async def test_is_not_changed_by_a_broker_that_is_no_controller(self) -> None:
+        shell = await alone()
+        switch(shell, "log")
+
+        await shell.look(is_controller=False)
+
+        assert where(shell) is Storage.STORE
+
+    async def test_of_another_making_counts_as_the_store(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        shell = await alone()
+        shell.store.database.begin()
+        shell.store.database.apply([Set(PATH, b"?")])
+        shell.store.database.commit()
+
+        shell.restart()
+        await shell.groups.start()
+        await settle()
+
+        assert where(shell) is Storage.STORE
+        assert PATH in caplog.text
+
+    async def test_is_of_no_concern_where_there_is_no_log(self) -> None:
+        shell = Shell()
+        await shell.groups.start()
+        await shell.groups.look_after_storage(is_controller=True)
+
+        assert where(shell) is Storage.STORE
+        assert shell.store.data(PATH) is None
+        assert shell.groups.offsets_partition("g") is None
