@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -25,7 +26,7 @@ class DelayedLoad:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.due: dict[int, int] = {}
         self.acknowledged: set[int] = set()
-        self.failures: list[KafkaError] = []
+        self.failures: Counter[str] = Counter()
         self._topic = topic
         self._over = threading.Event()
         self._producer = Producer(
@@ -63,7 +64,7 @@ class DelayedLoad:
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self.failures.append(error)
+            self.failures[f"partition {message.partition()}: {error}"] += 1
         else:
             self.acknowledged.add(int(message.value() or b""))
 
@@ -130,7 +131,7 @@ class Reader:
 def finish(load: DelayedLoad, reader: Reader) -> None:
     """Wait until all has come, and fail unless each did once, none early, in order, lag 0."""
     load.finish()
-    assert load.failures == []
+    assert not load.failures, load.failures
     deadline = time.monotonic() + 60
     while len(reader.came) < len(load.acknowledged) and time.monotonic() < deadline:
         time.sleep(0.1)
