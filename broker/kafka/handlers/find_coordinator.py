@@ -72,4 +72,4 @@ async def _coordinator(
             f"there are coordinators of groups (0) and transactions (1), not of type {key_type}",
         )
     context.authorize(Operation.DESCRIBE, group(key))
-    return broker.groups.coordinator(key)
+    return await broker.groups.find_coordinator(key)

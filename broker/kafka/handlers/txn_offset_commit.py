@@ -33,6 +33,8 @@ _FIRST_ABORTABLE: Final = 4
 
 # This API has no errors of members of KIP-848.
 _GENERATION_IS_OVER: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH})
+# The answers are those to Produce; here clients try again at another error.
+_VERIFIED: Final = {ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 # What a client of a version before the error knows takes as the same.
 _ABORTABLE: Final = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
 
@@ -141,4 +143,4 @@ async def _verify(
         return await transactions.verify_group(name, producer_id, epoch, request.group_id, add=adds)
     place = (OFFSETS_TOPIC, partition)
     answers = await transactions.verify(name, producer_id, epoch, [place], add=adds)
-    return answers[place]
+    return _VERIFIED.get(answers[place], answers[place])
