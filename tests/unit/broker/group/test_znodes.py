@@ -14,7 +14,13 @@ from qbus.broker.group.members import MemberImage
 from qbus.broker.group.offsets import Offset
 from qbus.broker.group.requests import GroupProtocol
 from qbus.broker.group.state import GroupState
-from qbus.broker.group.znodes import MAX_OPS, GroupChange, GroupZnodes, MalformedGroupError
+from qbus.broker.group.znodes import (
+    MAX_OPS,
+    GroupChange,
+    GroupZnodes,
+    MalformedGroupError,
+    OffsetsLayout,
+)
 from qbus.errors import ApiError
 from qbus.metadata import Check, Create, Delete, NoNode, Set
 
@@ -319,3 +325,194 @@ async def test_what_is_stored_is_what_was_last_said_and_nothing_else(
     if stored.version is None:
         assert store.database.children("/consumers") == []
     await store.close()
+
+
+class TestOneNodeForATopic:
+    """The layout ``topic``."""
+
+    def fresh(self) -> GroupZnodes:
+        return GroupZnodes("g", OffsetsLayout.TOPIC)
+
+    async def loaded(self, store: DirectStore, layout: OffsetsLayout) -> GroupZnodes:
+        znodes, _, _ = await GroupLoader(store, {}, layout).load("g", 0)
+        return znodes
+
+    async def offsets(self, store: DirectStore) -> dict[str, dict[int, Offset]]:
+        return (await load(store))[0].offsets
+
+    def test_is_readable_by_people(self, store: DirectStore) -> None:
+        offsets = {("t", 0): Offset(5, 1), ("t", 1): Offset(6, 1), ("t", 2): Offset(7, 2, "note")}
+        apply(store, self.fresh(), GroupChange(image(), 0, dict(offsets)))
+
+        node = json.loads(store.data("/consumers/g/offsets/t") or b"")
+
+        assert node["version"] == 1
+        assert [(commit["leader_epoch"], commit["offsets"]) for commit in node["commits"]] == [
+            (1, {"0": 5, "1": 6}),
+            (2, {"2": 7}),
+        ]
+        assert store.database.children("/consumers/g/offsets/t") == []
+
+    def test_makes_a_commit_of_many_partitions_one_write(self, store: DirectStore) -> None:
+        stored = self.fresh()
+        offsets = {("t", index): Offset(index) for index in range(500)}
+        apply(store, stored, GroupChange(image(), 0, dict(offsets)))
+
+        (operations,) = stored.plan(GroupChange(offsets=dict(offsets)))
+
+        assert [type(operation) for operation in operations] == [Check, Set]
+
+    async def test_is_read_whatever_is_configured(self, store: DirectStore) -> None:
+        change = GroupChange(image(), 0, {("t", 0): Offset(5, 1, "n", 9, 10, b"i" * 16)})
+        apply(store, self.fresh(), change)
+
+        assert await self.offsets(store) == {"t": {0: Offset(5, 1, "n", 9, 10, b"i" * 16)}}
+
+    @pytest.mark.parametrize("count", [1, 3, 700])
+    async def test_takes_over_with_the_next_commit_to_the_topic(
+        self, store: DirectStore, count: int
+    ) -> None:
+        old: dict[tuple[str, int], Offset | None] = {
+            ("t", index): Offset(index) for index in range(count)
+        }
+        apply(store, GroupZnodes("g"), GroupChange(image(), 0, old | {("u", 0): Offset(1)}))
+
+        stored = await self.loaded(store, OffsetsLayout.TOPIC)
+        apply(store, stored, GroupChange(offsets={("t", 0): Offset(9)}))
+
+        assert store.database.children("/consumers/g/offsets/t") == []
+        assert store.database.children("/consumers/g/offsets/u") == ["0"]
+        expected = {index: Offset(index) for index in range(count)} | {0: Offset(9)}
+        assert (await self.offsets(store))["t"] == expected
+
+    @pytest.mark.parametrize("count", [1, 3, 700])
+    async def test_gives_way_with_the_next_commit_to_the_topic(
+        self, store: DirectStore, count: int
+    ) -> None:
+        offsets: dict[tuple[str, int], Offset | None] = {
+            ("t", index): Offset(index) for index in range(count)
+        }
+        apply(store, self.fresh(), GroupChange(image(), 0, offsets))
+
+        stored = await self.loaded(store, OffsetsLayout.PARTITION)
+        apply(store, stored, GroupChange(offsets={("t", 0): Offset(9)}))
+
+        assert store.data("/consumers/g/offsets/t") == b""
+        assert store.data("/consumers/g/offsets/t/0") == b"9"
+        assert len((await self.offsets(store))["t"]) == count
+
+    def test_gives_way_where_a_topic_has_too_many_partitions(self, store: DirectStore) -> None:
+        stored = self.fresh()
+        apply(store, stored, GroupChange(image(), 0, {("t", i): Offset(i) for i in range(1_000)}))
+        assert store.data("/consumers/g/offsets/t") != b""
+
+        apply(store, stored, GroupChange(offsets={("t", 1_000): Offset(1)}))
+
+        assert store.data("/consumers/g/offsets/t") == b""
+        assert len(store.database.children("/consumers/g/offsets/t")) == 1_001
+
+    @pytest.mark.parametrize("after", range(1, 4))
+    @pytest.mark.parametrize("to", OffsetsLayout)
+    async def test_a_change_that_ends_halfway_loses_nothing(
+        self, store: DirectStore, to: OffsetsLayout, after: int
+    ) -> None:
+        """The transactions that were done are seen, the last ones never happened."""
+        former = next(layout for layout in OffsetsLayout if layout is not to)
+        old: dict[tuple[str, int], Offset | None] = {("t", i): Offset(i) for i in range(900)}
+        apply(store, GroupZnodes("g", former), GroupChange(image(), 0, old))
+        stored = await self.loaded(store, to)
+        for operations in stored.plan(GroupChange(offsets={("t", 0): Offset(77)}))[:after]:
+            store.database.begin()
+            store.database.apply(operations)
+            store.database.commit()
+
+        again = await self.loaded(store, to)
+        first = again.offsets["t"].pop(0)
+        assert first in {Offset(0), Offset(77)}
+        assert again.offsets["t"] == {i: Offset(i) for i in range(1, 900)}
+        again.offsets["t"][0] = first
+        apply(store, again, GroupChange(offsets={("t", 1): Offset(78)}))
+
+        last = (await self.offsets(store))["t"]
+        assert (last[0], last[1]) == (first, Offset(78))
+        assert len(last) == 900
+
+    def test_of_a_topic_without_offsets_goes(self, store: DirectStore) -> None:
+        stored = self.fresh()
+        apply(store, stored, GroupChange(image(), 0, {("t", 0): Offset(1), ("t", 1): Offset(1)}))
+
+        apply(store, stored, GroupChange(offsets={("t", 0): None}))
+        assert store.data("/consumers/g/offsets/t") is not None
+        apply(store, stored, GroupChange(offsets={("t", 1): None}))
+
+        assert store.database.children("/consumers/g/offsets") == []
+        apply(store, stored, GroupChange(remove=True))
+        assert store.database.children("/consumers") == []
+
+    @pytest.mark.parametrize("data", [b"5", b"{", b'{"version":1}', b'{"version":1,"commits":[7]}'])
+    async def test_of_another_making_is_told_apart(self, store: DirectStore, data: bytes) -> None:
+        apply(store, self.fresh(), GroupChange(image(), 0, {("t", 0): Offset(1)}))
+        store.database.begin()
+        store.database.apply([Set("/consumers/g/offsets/t", data)])
+        store.database.commit()
+
+        with pytest.raises(MalformedGroupError):
+            await load(store)
+
+
+class TestPendingOffsets:
+    async def test_are_loaded_as_they_were_stored(self, store: DirectStore) -> None:
+        brought = {("a/b", 0): Offset(5, 2, "note", 9, None, b"i" * 16), ("u", 3): Offset(1)}
+        change = GroupChange(image(), 0, pending={(7, 2): brought, (2**62, 0): {}})
+        apply(store, GroupZnodes("g"), change)
+
+        znodes, _, _ = await load(store)
+
+        assert znodes.pending == {(7, 2): brought, (2**62, 0): {}}
+        assert znodes.offsets == {}
+
+    async def test_count_or_go_in_one_transaction(self, store: DirectStore) -> None:
+        stored = GroupZnodes("g")
+        apply(store, stored, GroupChange(image(), 0, pending={(7, 2): {("t", 0): Offset(5)}}))
+        apply(store, stored, GroupChange(pending={(7, 2): {("t", 0): Offset(6)}}))
+
+        end = GroupChange(offsets={("t", 0): Offset(6)}, pending={(7, 2): None})
+        assert len(stored.plan(end)) == 1
+        apply(store, stored, end)
+
+        assert store.database.children("/consumers/g/pending") == []
+        znodes, _, _ = await load(store)
+        assert (znodes.offsets, znodes.pending) == ({"t": {0: Offset(6)}}, {})
+
+    async def test_go_with_the_group(self, store: DirectStore) -> None:
+        apply(
+            store,
+            GroupZnodes("g"),
+            GroupChange(image(), 0, pending={(7, 2): {("t", 0): Offset(5)}}),
+        )
+        znodes, _, _ = await load(store)
+
+        apply(store, znodes, GroupChange(remove=True))
+
+        assert store.database.children("/consumers") == []
+
+    @pytest.mark.parametrize(
+        ("name", "data"),
+        [
+            ("7", b'{"version":1,"topics":{}}'),
+            ("7-x", b'{"version":1,"topics":{}}'),
+            ("7-2", b"{"),
+            ("7-2", b'{"version":1}'),
+            ("7-2", b'{"version":1,"topics":{"t":5}}'),
+        ],
+    )
+    async def test_of_another_making_are_told_apart(
+        self, store: DirectStore, name: str, data: bytes
+    ) -> None:
+        apply(store, GroupZnodes("g"), GroupChange(image(), 0))
+        store.database.begin()
+        store.database.apply([Create(f"/consumers/g/pending/{name}", data)])
+        store.database.commit()
+
+        with pytest.raises(MalformedGroupError):
+            await load(store)

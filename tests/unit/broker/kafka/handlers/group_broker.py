@@ -11,6 +11,7 @@ from qbus.broker.metadata.image import BrokerInfo
 from qbus.broker.net.peer import Peer
 from qbus.broker.share import MemberHeartbeat, ShareCoordinator
 from qbus.config import Address
+from qbus.errors import ErrorCode
 from qbus.wire import API, decode, encode
 from qbus.wire.messages.join_group import (
     JoinGroupRequest,
@@ -24,8 +25,23 @@ from ...group.shell import Shell, settle
 NODE = BrokerInfo(7, "broker.example", 9092)
 
 
+class FakeTransactions:
+    """A transaction coordinator that answers what the test says, and remembers the questions."""
+
+    def __init__(self) -> None:
+        self.answer = ErrorCode.NONE
+        self.asked: list[tuple[Any, ...]] = []
+
+    async def verify_group(
+        self, transactional_id: str, producer_id: int, epoch: int, group: str, *, add: bool
+    ) -> ErrorCode:
+        self.asked.append((transactional_id, producer_id, epoch, group, add))
+        return self.answer
+
+
 class GroupBroker:
     def __init__(self, **config: object) -> None:
+        self.transactions = FakeTransactions()
         self.shell = Shell(node_id=NODE.id, **config)
         self.metadata = self.shell.metadata
         self.brokers = self.metadata.brokers = {NODE.id: NODE}
@@ -62,6 +78,7 @@ class GroupBroker:
         return SimpleNamespace(
             groups=self.shell.groups,
             shares=self.shares,
+            transactions=self.transactions,
             metadata=metadata,
             node_id=NODE.id,
             config=self.shell.config,
