@@ -1,0 +1,124 @@
+"""Random transactions while brokers die, stop and are cut off; nothing contradicts itself."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support import namespaces
+from tests.support.namespaces import Network
+from tests.support.tools import skip_because_of
+from tests.transactions.checker import check
+from tests.transactions.history import History, Outcome
+from tests.transactions.load import TransactionalLoad
+
+from .probe import create_topic
+from .run import PARTITIONS, Run
+from .storm import Storm
+from .targets import cluster, names
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+NIGHTLY = int(os.environ.get("QBUS_TRANSACTIONS", "10000"))
+TOPIC = "transactions"
+_TIMEOUT_MS = 20_000
+
+
+@contextmanager
+def transactions(run: Run) -> Iterator[TransactionalLoad]:
+    """Five transactional clients over a topic of their own, beside the run's load."""
+    create_topic(run.cluster.bootstrap, TOPIC, PARTITIONS)
+    load = TransactionalLoad(
+        run.cluster.bootstrap, TOPIC, PARTITIONS, seed=run.seed, timeout_ms=_TIMEOUT_MS
+    )
+    load.start()
+    yield load
+
+
+def conclude(run: Run, load: TransactionalLoad) -> History:
+    """End the faults; fail unless every promise was kept, of both loads."""
+    run.conclude()
+    history = load.finish()
+    report = check(history)
+    print(report)
+    assert not report.findings, str(report)
+    assert history.told(Outcome.COMMITTED) > 50
+    assert sum(len(one.polls) for one in history.transactions) > 20
+    return history
+
+
+def test_brokers_die_one_after_the_other(run: Run) -> None:
+    """Each of them leads a partition, and coordinates a client."""
+    with transactions(run) as load:
+        load.wait_done(30)
+        for node in list(run.cluster.brokers):
+            run.kill(node)
+            load.wait_done(15)
+            run.start_brokers(node)
+            run.wait_whole()
+        load.wait_done(30)
+        conclude(run, load)
+
+
+def test_all_brokers_die_at_once(run: Run) -> None:
+    with transactions(run) as load:
+        load.wait_done(30)
+        nodes = list(run.cluster.brokers)
+        run.kill(*nodes)
+        run.start_brokers(*nodes)
+        load.wait_done(30)
+        conclude(run, load)
+
+
+def test_a_leader_stops_for_longer_than_its_session(run: Run) -> None:
+    with transactions(run) as load:
+        load.wait_done(30)
+        leader = run.leader()
+        run.stop(leader)
+        run.wait_deposed(leader)
+        load.wait_done(15)
+        run.resume(leader)
+        load.wait_done(30)
+        conclude(run, load)
+
+
+def rage(run: Run) -> None:
+    """Storms until the clients have committed NIGHTLY transactions."""
+    try:
+        run.start()
+        with transactions(run) as load:
+            deadline = time.monotonic() + 6_000
+            while load.done < NIGHTLY and time.monotonic() < deadline:
+                Storm(run).rage(6)
+                run.heal()
+                load.wait_done(100, 300.0)
+            history = conclude(run, load)
+        assert history.told(Outcome.COMMITTED) >= NIGHTLY
+    finally:
+        run.close()
+        run.heal()
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+def test_storms(target: str, tmp_path: Path) -> None:
+    with cluster(target, tmp_path) as whole:
+        rage(Run(whole, "storm", _seed()))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+def test_storms_that_cut_networks_as_well(target: str, tmp_path: Path) -> None:
+    skip_because_of(namespaces.missing())
+    with Network(names(target, 3)) as network, cluster(target, tmp_path, network, 3) as whole:
+        run = Run(whole, "storm", _seed())
+        run.network = network
+        rage(run)
+
+
+def _seed() -> int | None:
+    given = os.environ.get("QBUS_SEED")
+    return int(given) if given else None
