@@ -44,7 +44,7 @@ def client(request: pytest.FixtureRequest, bootstrap: str) -> Iterator[Client]:
 def reference(bootstrap: str) -> Iterator[Client]:
     """Return the driver that sets up what other clients are tested with."""
     driver = Confluent(bootstrap)
-    wait_until(lambda: _serves_groups(driver), "the group coordinator")
+    wait_until(lambda: _serves_groups(driver), "the group coordinator", 100.0)
     yield cast("Client", driver)
     driver.close()
 
@@ -55,6 +55,8 @@ def _serves_groups(driver: Confluent) -> bool:
         driver.describe_group("none")
     except ClientError as error:
         return not error.code.retriable
+    except TimeoutError:
+        return False
     return True
 
 

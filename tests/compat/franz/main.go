@@ -39,6 +39,7 @@ type arguments struct {
 	Compression string
 	Acks        string
 	Idempotent  bool
+	transactional
 }
 
 type question struct {
@@ -55,6 +56,14 @@ var (
 		"offsetForTime": offsetForTime,
 		"bounds":        bounds,
 		"committed":     committed,
+		"open":          open,
+		"begin":         begin,
+		"send":          send,
+		"commit":        commit,
+		"abort":         abort,
+		"close":         closeProducer,
+		"read":          readAt,
+		"copy":          copyAll,
 	}
 	codecs = map[string]kgo.CompressionCodec{
 		"none":   kgo.NoCompression(),

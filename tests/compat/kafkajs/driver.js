@@ -5,7 +5,12 @@ const readline = require('readline')
 const { Kafka, logLevel } = require('kafkajs')
 const codecs = require('./codecs')
 
-const operations = { ...require('./admin'), ...require('./consume'), ...require('./produce') }
+const operations = {
+  ...require('./admin'),
+  ...require('./consume'),
+  ...require('./produce'),
+  ...require('./transactions'),
+}
 
 const kafka = new Kafka({
   brokers: [process.argv[2]],
