@@ -33,6 +33,7 @@ from perf import (
     spark_start,
     throughput,
     topics,
+    transactions,
     workers,
 )
 from perf.peers import job_queues, schedulers
@@ -55,6 +56,7 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "backlog": backlog.run,
     "partitions": partitions.run,
     "commits": commits.run,
+    "transactions": transactions.run,
     "delay": delay.run,
     **{f"delay-{name}": partial(delay.run, peers=(name,)) for name in schedulers.NAMES},
     "delay-itself": delay.run_by_itself,

@@ -97,6 +97,30 @@ def produce(
     return {"seconds": seconds, "records_s": count / seconds, "mb_s": count * size / seconds / 1e6}
 
 
+def transact(bootstrap: str, topic: str, records: int, size: int, seconds: float) -> dict[str, Any]:
+    """Commit transactions of so many values, one after the other; transactions/s."""
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": f"{topic}-{records}",
+            "linger.ms": 0,
+            "log_level": 2,
+        }
+    )
+    producer.init_transactions(60)
+    messages = [{"value": b"x" * size}] * records
+    done = 0
+    started = time.perf_counter()
+    while (elapsed := time.perf_counter() - started) < seconds:
+        producer.begin_transaction()
+        producer.produce_batch(topic, [dict(one) for one in messages], partition=0)
+        producer.commit_transaction(60)
+        done += 1
+    return {"seconds": elapsed, "transactions_s": done / elapsed}
+
+
 def consume(
     bootstrap: str, topic: str, count: int, partitions: int = 1, start: int = 0
 ) -> dict[str, Any]:
@@ -180,6 +204,7 @@ if __name__ == "__main__":
     _case, _bootstrap, _options = sys.argv[1:]
     _cases: dict[str, Callable[..., dict[str, Any]]] = {
         "produce": produce,
+        "transact": transact,
         "consume": consume,
         "latency": latency,
     }
