@@ -4,6 +4,7 @@ import re
 import subprocess
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 from perf.peers.maven import Artifact, Unavailable, fetched
 
@@ -46,10 +47,15 @@ def command(
     *arguments: str,
     heap: str = "256M",
     options: Sequence[str] = SCRIPT_OPTIONS,
+    jars: Path | None = None,
 ) -> list[str]:
-    """Return the command line that runs a class of Kafka's; raise Unavailable when it cannot."""
+    """Return the command line that runs a class of Kafka's; raise Unavailable when it cannot.
+
+    ``jars``: the directory of other jars, to be used instead.
+    """
     heaps = (f"-Xmx{heap}", f"-Xms{heap}") if heap.endswith("G") else (f"-Xmx{heap}",)
-    java = ["java", *heaps, *options, _LOGGING, "-cp", classpath()]
+    java = ["java", *heaps, *options, _LOGGING]
+    java += ["-cp", f"{jars}/*" if jars else classpath()]
     return [*java, main_class, *arguments]
 
 

@@ -1,4 +1,4 @@
-"""A group member by confluent-kafka: ``BOOTSTRAP TOPIC GROUP``."""
+"""A group member by confluent-kafka: ``BOOTSTRAP TOPIC GROUP``, and settings as ``NAME=VALUE``."""
 
 import contextlib
 import sys
@@ -8,16 +8,23 @@ import confluent_kafka as ck
 from tests.compat.members.script import HEARTBEAT_MS, SESSION_TIMEOUT_MS, Stopping, Teller
 
 
-def main(bootstrap: str, topic: str, group: str) -> None:
+def main(bootstrap: str, topic: str, group: str, *settings: str) -> None:
     stopping, tell = Stopping(), Teller()
+    given = dict(pair.split("=", 1) for pair in settings)
+    # With the protocol of KIP-848 these two are the broker's.
+    session = {
+        "session.timeout.ms": SESSION_TIMEOUT_MS,
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+    }
     consumer = ck.Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": SESSION_TIMEOUT_MS,
-            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "topic.metadata.refresh.interval.ms": 1_000,
+            **({} if given.get("group.protocol") == "consumer" else session),
+            **given,
         }
     )
     consumer.subscribe([topic])

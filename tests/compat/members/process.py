@@ -1,6 +1,7 @@
 """A group member in a process of its own, known by the events that it prints."""
 
 import json
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping
@@ -68,6 +69,10 @@ class Member:
     def alive(self) -> bool:
         """Whether the process runs."""
         return self._process.poll() is None
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send the process a signal, such as SIGSTOP and SIGCONT."""
+        self._process.send_signal(number)
 
     def leave(self) -> None:
         """Close the consumer, which leaves the group, and wait for the end of the process."""
