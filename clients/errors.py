@@ -5,7 +5,7 @@ refusal and for a broken connection.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from qbus.errors import ApiError, CorruptBatch, ErrorCode, QbusError
 
@@ -111,6 +111,27 @@ def api_error(error_code: int, message: str | None = None, *, of: str | None = N
     if not message and of is not None:
         message = f"{of}: {code.name}"
     return ApiError(code, message)
+
+
+class TransactionAborted(ApiError):  # noqa: N818 - what happened
+    """A transaction could not be committed, and nothing of it is: do all of it again.
+
+    The producer stays usable. ``__cause__`` says what went wrong first.
+    """
+
+    is_fatal: ClassVar[bool] = False
+
+
+class TransactionFailed(ApiError):  # noqa: N818 - what happened
+    """Nothing more can be done with a transactional producer: close it."""
+
+    is_fatal: ClassVar[bool] = True
+
+
+class ProducerFenced(TransactionFailed):
+    """A later producer with the same transactional id has taken over, or the coordinator has
+    fenced this one because its transaction took too long.
+    """
 
 
 class BufferFull(QbusError):  # noqa: N818 - what happened

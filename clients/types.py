@@ -72,6 +72,15 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
+class GroupMetadata(NamedTuple):
+    """A consumer's place in its group, by which a transaction commits offsets for it (KIP-447)."""
+
+    group: str
+    member_id: str = ""
+    generation: int = -1
+    instance_id: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A broker."""

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Iterable, Sequence
+from enum import IntEnum
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,15 @@ from .metadata import ClusterMetadata, Endpoint
 from .pool import ConnectionGroup, ConnectionGroupKey, ConnectionPool
 from .trouble import USUAL_S, TroubleLog
 
-_GROUP_COORDINATOR = 0
+
+class CoordinatorKind(IntEnum):
+    """What a coordinator is for (the protocol's key types)."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+_WHOSE = {CoordinatorKind.GROUP: "group", CoordinatorKind.TRANSACTION: "transactional id"}
 _LONGEST_CONNECT = 10.0
 _PATIENCE = 1 / 3
 """Share of the request time-out after which :meth:`Cluster.ask_any` asks another broker too."""
@@ -58,7 +67,7 @@ class Cluster:
         self._metadata_max_age = metadata_max_age
         self.request_timeout = request_timeout
         self.metadata = ClusterMetadata()
-        self._coordinators: dict[str, Address] = {}
+        self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
         self._refreshing = asyncio.Lock()
         self._keeping_fresh: asyncio.Task[None] | None = None
 
@@ -113,21 +122,35 @@ class Cluster:
         api: ApiKey,
         message: Any,
         *,
+        kind: CoordinatorKind = CoordinatorKind.GROUP,
         connection_group: ConnectionGroup = ConnectionGroup.COORDINATOR,
         timeout: float | None = None,
+        newest: int | None = None,
     ) -> Any:
-        """Return the response of a group's coordinator.
+        """Return the response of the coordinator of a group, or of a transactional id.
 
-        The caller calls :meth:`forget_coordinator` if the response says that the broker is not it.
+        ``newest`` as in :meth:`Connection.request`. The caller calls :meth:`forget_coordinator` if
+        the response says that the broker is not it.
         """
-        if group not in self._coordinators:
-            await self.coordinator(group)
         try:
-            connection = await self._pool.connect(self._coordinators[group], connection_group)
-            return await connection.request(api, message, timeout or self.request_timeout)
+            connection = await self.coordinator_connection(group, kind, connection_group)
+            return await connection.request(
+                api, message, timeout or self.request_timeout, newest=newest
+            )
         except (ConnectionFailed, RequestTimedOut):
-            self.forget_coordinator(group)
+            self.forget_coordinator(group, kind)
             raise
+
+    async def coordinator_connection(
+        self,
+        key: str,
+        kind: CoordinatorKind,
+        connection_group: ConnectionGroup = ConnectionGroup.COORDINATOR,
+    ) -> Connection:
+        """Return an open connection to the coordinator of a group, or of a transactional id."""
+        if (kind, key) not in self._coordinators:
+            await self.coordinator(key, kind)
+        return await self._pool.connect(self._coordinators[kind, key], connection_group)
 
     async def connection(
         self, node_id: int, connection_group: ConnectionGroupKey = ConnectionGroup.MAIN
@@ -237,15 +260,15 @@ class Cluster:
 
     # Coordinators.
 
-    async def coordinator(self, group: str) -> int:
-        """Return the id of the broker that coordinates ``group``."""
-        request = FindCoordinatorRequest(key_type=_GROUP_COORDINATOR, coordinator_keys=[group])
-        subject = f"the coordinator of group {group}"
+    async def coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> int:
+        """Return the id of the broker that coordinates a group, or a transactional id."""
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+        subject = f"the coordinator of {_WHOSE[kind]} {key}"
         response: FindCoordinatorResponse = await self.ask_any(ApiKey.FIND_COORDINATOR, request)
         try:
             check(response.error_code, response.error_message)
             if len(response.coordinators) != 1:
-                raise WireError(f"{len(response.coordinators)} coordinators for one group")
+                raise WireError(f"{len(response.coordinators)} coordinators for one {_WHOSE[kind]}")
             (found,) = response.coordinators
             check(found.error_code, found.error_message)
         except ApiError as error:
@@ -253,9 +276,9 @@ class Cluster:
                 self.troubles.met(subject, error, grace=USUAL_S)
             raise
         self.troubles.solved(subject)
-        self._coordinators[group] = (found.host, found.port)
+        self._coordinators[kind, key] = (found.host, found.port)
         return found.node_id
 
-    def forget_coordinator(self, group: str) -> None:
-        """Look up the coordinator of ``group`` again before the next request."""
-        self._coordinators.pop(group, None)
+    def forget_coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
+        """Look up the coordinator again before the next request."""
+        self._coordinators.pop((kind, key), None)

@@ -53,6 +53,7 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight = InFlightRequests(self.abort)
         self._correlation_id = 0
         self._versions: Mapping[int, tuple[int, int]] = {ApiKey.API_VERSIONS: (0, 3)}
+        self._features: Mapping[str, int] = {}
         self._agreed: dict[ApiKey, int] = {}
         self._failure: ConnectionFailed | None = None
         self._lost = asyncio.Event()
@@ -105,6 +106,10 @@ class Connection(asyncio.BufferedProtocol):
             version = self._agreed[api] = highest_common(api, self._versions)
         return version
 
+    def feature(self, name: str) -> int:
+        """Return the level of a feature that the whole cluster has (KIP-584); 0: none."""
+        return self._features.get(name, 0)
+
     def version_by_id(self, api: ApiKey) -> int:
         """Return the highest version that names topics by id, or :meth:`version` if there is none.
 
@@ -116,29 +121,44 @@ class Connection(asyncio.BufferedProtocol):
             return self.version(api)
 
     async def request(
-        self, api: ApiKey, message: Any, timeout: float, *, by_id: bool = False
+        self,
+        api: ApiKey,
+        message: Any,
+        timeout: float,
+        *,
+        by_id: bool = False,
+        newest: int | None = None,
     ) -> Any:
         """Return the response to ``message``, within ``timeout`` seconds; its records are not
         copied.
 
         by_id: the message holds topic ids besides names; send the ids if the broker knows them. See
             :meth:`version_by_id`.
+        newest: the highest version to speak, where a later one means something else.
 
         Raises :class:`ConnectionFailed`, :class:`RequestTimedOut`, :class:`~qbus.errors.WireError`
         for a malformed response, and :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION.
         """
-        answer = self.begin(api, message, timeout, by_id=by_id)
+        answer = self.begin(api, message, timeout, by_id=by_id, newest=newest)
         await answer.frame
         return answer.response()
 
     def begin(
-        self, api: ApiKey, message: Any, timeout: float, *, by_id: bool = False
+        self,
+        api: ApiKey,
+        message: Any,
+        timeout: float,
+        *,
+        by_id: bool = False,
+        newest: int | None = None,
     ) -> PendingAnswer:
         """Send ``message`` as :meth:`request` does, without waiting for the response.
 
         Raises :class:`ConnectionFailed`, and :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION.
         """
         version = self.version_by_id(api) if by_id else self.version(api)
+        if newest is not None:
+            version = min(version, newest)
         return PendingAnswer(api, version, self._exchange(api, version, message, timeout))
 
     async def send(self, api: ApiKey, message: Any) -> None:
@@ -181,6 +201,9 @@ class Connection(asyncio.BufferedProtocol):
         check(response.error_code)
         self._versions = {
             served.api_key: (served.min_version, served.max_version) for served in response.api_keys
+        }
+        self._features = {
+            feature.name: feature.max_version_level for feature in response.finalized_features
         }
 
     def _exchange(

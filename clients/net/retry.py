@@ -22,14 +22,16 @@ async def retrying(
     timeout: float,
     *,
     final: Container[ErrorCode] = frozenset(),
+    backoff: Backoff | None = None,
 ) -> T:
     """Return what ``attempt`` returns, repeated on retriable errors within ``timeout`` seconds.
 
-    Errors in ``final`` are not retried. Raises the last error, or :class:`RequestTimedOut`, caused
-    by the error before it, when time runs out during an attempt.
+    Errors in ``final`` are not retried. ``backoff``: the pauses between attempts. Raises the last
+    error, or :class:`RequestTimedOut`, caused by the error before it, when time runs out during an
+    attempt.
     """
     failure: ApiError | None = None
-    backoff = Backoff()
+    backoff = backoff or Backoff()
     deadline = time.monotonic() + timeout
     try:
         async with asyncio.timeout(timeout) as clock:

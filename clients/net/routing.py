@@ -6,7 +6,7 @@ from typing import TypeVar
 from qbus.errors import ApiError, ErrorCode
 
 from ..types import TopicPartition
-from .cluster import Cluster
+from .cluster import Cluster, CoordinatorKind
 from .retry import Outcomes, ask_each, results_or_raise, retry_each, retrying
 
 T = TypeVar("T")
@@ -57,7 +57,10 @@ async def ask_leaders(
 
 
 async def retry_at_coordinator(
-    cluster: Cluster, group: str, attempt: Callable[[], Awaitable[T]]
+    cluster: Cluster,
+    group: str,
+    attempt: Callable[[], Awaitable[T]],
+    kind: CoordinatorKind = CoordinatorKind.GROUP,
 ) -> T:
     """Return what ``attempt`` returns, repeated on retriable errors and when the coordinator
     moved.
@@ -68,7 +71,7 @@ async def retry_at_coordinator(
             return await attempt()
         except ApiError as error:
             if error.code in COORDINATOR_MOVED:
-                cluster.forget_coordinator(group)
+                cluster.forget_coordinator(group, kind)
             raise
 
     return await retrying(forgetting, cluster.request_timeout)

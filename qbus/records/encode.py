@@ -13,6 +13,7 @@ from qbus.records.header import (
     HEADER_SIZE,
     LENGTH_PREFIX,
     MAGIC,
+    TRANSACTIONAL,
     BatchHeader,
     Buffer,
     Compression,
@@ -51,12 +52,14 @@ def encode_records(  # noqa: PLR0913 - all fields that a producer sets
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
+    transactional: bool = False,
     level: int | None = None,
 ) -> bytearray:
     """Return one batch; the parts of a record are at the same index of each sequence.
 
     A part may be None: a null value or key, no headers, ``base_timestamp`` (milliseconds since the
-    Unix epoch). ``level`` is the level of the compression; None is its default.
+    Unix epoch). ``transactional``: the batch belongs to a transaction of the producer. ``level`` is
+    the level of the compression; None is its default.
 
     Raises ValueError for no values, sequences of different lengths, or a timestamp or level out of
     range; TypeError for parts of the wrong type.
@@ -70,7 +73,7 @@ def encode_records(  # noqa: PLR0913 - all fields that a producer sets
         len(values),
         base_timestamp,
         latest,
-        attributes=compression,
+        attributes=compression | TRANSACTIONAL if transactional else compression,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,

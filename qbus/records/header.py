@@ -57,7 +57,8 @@ _MAX_TIMESTAMP_AT: Final = 35
 
 _COMPRESSION_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
-_TRANSACTIONAL: Final = 0x10
+TRANSACTIONAL: Final = 0x10
+"""The bit of the attributes that says that a batch belongs to a transaction."""
 _CONTROL: Final = 0x20
 _DELAYED: Final = 0x80
 _HIDDEN_TRANSACTIONAL: Final = 0x100
@@ -175,7 +176,7 @@ class BatchHeader(NamedTuple):
     @property
     def is_transactional(self) -> bool:
         """Whether the batch belongs to a transaction."""
-        return self.attributes & _TRANSACTIONAL != 0
+        return self.attributes & TRANSACTIONAL != 0
 
     @property
     def is_control(self) -> bool:
@@ -188,13 +189,13 @@ class BatchHeader(NamedTuple):
 
         Kafka's, the markers that end transactions, are transactional.
         """
-        return self.attributes & (_CONTROL | _TRANSACTIONAL) == _CONTROL
+        return self.attributes & (_CONTROL | TRANSACTIONAL) == _CONTROL
 
     @property
     def is_delayed(self) -> bool:
         """Whether it is hidden, and holds a producer's records until they are due."""
         hidden_and_delayed = _CONTROL | _DELAYED
-        return self.attributes & (hidden_and_delayed | _TRANSACTIONAL) == hidden_and_delayed
+        return self.attributes & (hidden_and_delayed | TRANSACTIONAL) == hidden_and_delayed
 
     @property
     def is_marker(self) -> bool:
