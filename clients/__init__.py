@@ -22,11 +22,14 @@ from .admin.types import (
     CreatedTopic,
     DelayedRecord,
     DelayedRecords,
+    HangingTransaction,
     NewTopic,
     ProducerState,
     QueueState,
     Reassignment,
     TopicRef,
+    TransactionDescription,
+    TransactionListing,
 )
 from .consumer import Consumer
 from .consumer.options import OffsetReset
@@ -36,7 +39,10 @@ from .errors import (
     LogTruncated,
     NoOffset,
     PartialFailure,
+    ProducerFenced,
     RequestTimedOut,
+    TransactionAborted,
+    TransactionFailed,
 )
 from .idcs import Everywhere, everywhere
 from .producer import BufferFull, BulkDelivery, Delivery, Producer, Spooled
@@ -55,6 +61,7 @@ from .types import (
     ConsumerRecord,
     GroupDescription,
     GroupListing,
+    GroupMetadata,
     GroupOffset,
     LogDir,
     MemberDescription,
@@ -94,7 +101,9 @@ __all__ = [
     "Everywhere",
     "GroupDescription",
     "GroupListing",
+    "GroupMetadata",
     "GroupOffset",
+    "HangingTransaction",
     "Job",
     "JobGivenUp",
     "LogDir",
@@ -110,6 +119,7 @@ __all__ = [
     "PartitionDescription",
     "PartitionRecords",
     "Producer",
+    "ProducerFenced",
     "ProducerState",
     "Queue",
     "QueueState",
@@ -123,6 +133,10 @@ __all__ = [
     "TopicDescription",
     "TopicPartition",
     "TopicRef",
+    "TransactionAborted",
+    "TransactionDescription",
+    "TransactionFailed",
+    "TransactionListing",
     "everywhere",
 ]
 

@@ -15,10 +15,13 @@ if TYPE_CHECKING:
         CreatedTopic,
         DelayedRecord,
         DelayedRecords,
+        HangingTransaction,
         NewTopic,
         ProducerState,
         QueueState,
         Reassignment,
+        TransactionDescription,
+        TransactionListing,
     )
     from qbus.clients.blocking.admin import Admin
     from qbus.clients.blocking.consumer import Consumer
@@ -31,7 +34,10 @@ if TYPE_CHECKING:
         LogTruncated,
         NoOffset,
         PartialFailure,
+        ProducerFenced,
         RequestTimedOut,
+        TransactionAborted,
+        TransactionFailed,
     )
     from qbus.clients.idcs import Everywhere, everywhere
     from qbus.clients.producer import BufferFull, BulkDelivery, Delivery, Spooled
@@ -46,6 +52,7 @@ if TYPE_CHECKING:
         ConfigKind,
         ConfigSource,
         ConsumerRecord,
+        GroupMetadata,
         OffsetAndMetadata,
         OffsetAndTimestamp,
         PartitionRecords,
@@ -79,6 +86,8 @@ __all__ = [
     "Delivery",
     "ErrorCode",
     "Everywhere",
+    "GroupMetadata",
+    "HangingTransaction",
     "Job",
     "JobGivenUp",
     "LogTruncated",
@@ -89,6 +98,7 @@ __all__ = [
     "PartialFailure",
     "PartitionRecords",
     "Producer",
+    "ProducerFenced",
     "ProducerState",
     "QbusError",
     "Queue",
@@ -100,6 +110,10 @@ __all__ = [
     "ShareRecord",
     "Spooled",
     "TopicPartition",
+    "TransactionAborted",
+    "TransactionDescription",
+    "TransactionFailed",
+    "TransactionListing",
     "WireError",
     "__version__",
     "everywhere",

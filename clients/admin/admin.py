@@ -1,6 +1,7 @@
 """The asyncio admin client."""
 
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from time import time as now
 from typing import Any, Self, TypeVar
 
 from qbus.errors import ApiError, ConfigError, ErrorCode
@@ -27,23 +28,30 @@ from qbus.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
+from qbus.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from qbus.wire.messages.elect_leaders import ElectLeadersResponse
 from qbus.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from qbus.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from qbus.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from qbus.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from qbus.wire.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
+from qbus.wire.messages.list_transactions import ListTransactionsResponse
 from qbus.wire.messages.metadata import MetadataResponse
 from qbus.wire.messages.offset_commit import OffsetCommitResponse
 from qbus.wire.messages.offset_delete import OffsetDeleteResponse
 from qbus.wire.messages.queue_offsets import QueueOffsetsResponse
+from qbus.wire.messages.write_txn_markers import WriteTxnMarkersResponse
 
 from ..committed import commit_request, fetch_committed
 from ..errors import PartialFailure, api_error, check
-from ..net.cluster import Cluster
+from ..net.cluster import Cluster, CoordinatorKind
 from ..net.retry import Outcomes, ask_each, results_or_raise, retry_each, retrying
 from ..net.routing import COORDINATOR_MOVED, ask_leaders, retry_at_coordinator
 from ..offsets import list_offsets
@@ -72,11 +80,14 @@ from .types import (
     CreatedTopic,
     DelayedRecord,
     DelayedRecords,
+    HangingTransaction,
     NewTopic,
     ProducerState,
     QueueState,
     Reassignment,
     TopicRef,
+    TransactionDescription,
+    TransactionListing,
 )
 
 K = TypeVar("K")
@@ -88,6 +99,7 @@ Ask = Callable[[list[K]], Awaitable[Outcomes[K, T]]]
 _UNKNOWN_PARTITION = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _UNKNOWN_TOPIC = _UNKNOWN_PARTITION | {ErrorCode.UNKNOWN_TOPIC_ID}
 _UNKNOWN_OFFSET = OffsetAndTimestamp(-1, -1)
+_TRANSACTION = CoordinatorKind.TRANSACTION
 _OF_ONE_BROKER = {ConfigKind.BROKER, ConfigKind.BROKER_LOGGER}
 
 
@@ -702,6 +714,125 @@ class Admin:
 
         results_or_raise(await retry_at_coordinator(self._cluster, group, attempt))
 
+    # Transactions.
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        min_duration_ms: int | None = None,
+        pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """Return all transactional ids, by name; only those that match what is given (KIP-664).
+
+        min_duration_ms: with a transaction that has been open for longer.
+        pattern: a regular expression in RE2's syntax for the whole id.
+
+        When some brokers do not answer, the :class:`~qbus.clients.PartialFailure` holds the ids of
+        the others by broker id.
+        """
+        request = messages.list_transactions(states, producer_ids, min_duration_ms, pattern)
+
+        async def ask(node_id: int) -> list[TransactionListing]:
+            async def attempt() -> list[TransactionListing]:
+                response: ListTransactionsResponse = await self._cluster.ask(
+                    node_id, ApiKey.LIST_TRANSACTIONS, request
+                )
+                return messages.transaction_listings(response, node_id)
+
+            return await retrying(attempt, self._cluster.request_timeout)
+
+        await self._find_brokers()
+        found = results_or_raise(await ask_each(self._cluster.metadata.nodes, ask))
+        listings = [listing for of_broker in found.values() for listing in of_broker]
+        return sorted(listings, key=lambda listing: listing.transactional_id)
+
+    async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
+        """Return how a transactional id stands; TRANSACTIONAL_ID_NOT_FOUND if it does not exist."""
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+
+        async def attempt() -> TransactionDescription:
+            coordinator = await self._cluster.coordinator(transactional_id, _TRANSACTION)
+            response: DescribeTransactionsResponse = await self._cluster.ask_coordinator(
+                transactional_id, ApiKey.DESCRIBE_TRANSACTIONS, request, kind=_TRANSACTION
+            )
+            return messages.transaction_description(response, transactional_id, coordinator)
+
+        return await retry_at_coordinator(self._cluster, transactional_id, attempt, _TRANSACTION)
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str]
+    ) -> dict[str, TransactionDescription]:
+        """Return several transactional ids, by name."""
+        return results_or_raise(await ask_each(transactional_ids, self.describe_transaction))
+
+    async def fence_producers(self, transactional_ids: Iterable[str]) -> None:
+        """Shut out the producers with these transactional ids, and abort what they left open."""
+
+        async def fence(transactional_id: str) -> None:
+            request = InitProducerIdRequest(
+                transactional_id=transactional_id, transaction_timeout_ms=self._server_timeout_ms
+            )
+
+            async def attempt() -> None:
+                response: InitProducerIdResponse = await self._cluster.ask_coordinator(
+                    transactional_id, ApiKey.INIT_PRODUCER_ID, request, kind=_TRANSACTION
+                )
+                check(response.error_code, of=f"transactional id {transactional_id}")
+
+            await retry_at_coordinator(self._cluster, transactional_id, attempt, _TRANSACTION)
+
+        results_or_raise(await ask_each(transactional_ids, fence))
+
+    async def find_hanging_transactions(
+        self, partitions: Iterable[Partition], *, max_timeout_ms: int = 900_000
+    ) -> list[HangingTransaction]:
+        """Return the transactions that ``partitions`` hold open and that nobody will end.
+
+        Their last record is older than ``max_timeout_ms``, the longest time-out of any producer
+        (the brokers' ``transaction.max.timeout.ms``), and no coordinator knows of them.
+        """
+        begun_before = int(now() * 1000) - max_timeout_ms
+        producers = await self.describe_producers(partitions)
+        old = [
+            found
+            for partition, states in sorted(producers.items())
+            for found in messages.open_transactions(partition, states, begun_before)
+        ]
+        if not old:
+            return []
+        listings = await self.list_transactions(producer_ids={found.producer_id for found in old})
+        coordinated: dict[int, TransactionDescription] = {}
+        for listing in listings:
+            try:
+                described = await self.describe_transaction(listing.transactional_id)
+            except ApiError as error:
+                if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                    raise
+            else:
+                coordinated[described.producer_id] = described
+        return [found for found in old if not _is_coordinated(found, coordinated)]
+
+    async def abort_transaction(self, hanging: HangingTransaction) -> None:
+        """End a hanging transaction in its partition, past its coordinator.
+
+        For what :meth:`find_hanging_transactions` returns alone: another transaction loses what it
+        wrote to this partition, and nothing else. :meth:`fence_producers` aborts one that has a
+        coordinator. Raises INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the
+        partition has seen later ones.
+        """
+        place = TopicPartition(hanging.topic, hanging.partition)
+        request = messages.abort_marker(hanging)
+
+        async def ask(node: int, _: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
+            response: WriteTxnMarkersResponse = await self._cluster.ask(
+                node, ApiKey.WRITE_TXN_MARKERS, request
+            )
+            return messages.wrote_markers(response)
+
+        await ask_leaders(self._cluster, [place], ask)
+
     # Offsets of groups.
 
     async def committed_offsets(
@@ -855,6 +986,18 @@ def _forgetting(
         return outcomes
 
     return attempt
+
+
+def _is_coordinated(
+    found: HangingTransaction, coordinated: Mapping[int, TransactionDescription]
+) -> bool:
+    """Whether a coordinator knows that its transaction has a record in the partition."""
+    known = coordinated.get(found.producer_id)
+    return (
+        known is not None
+        and known.producer_epoch == found.producer_epoch
+        and TopicPartition(found.topic, found.partition) in known.partitions
+    )
 
 
 def _is_gone(error: ApiError) -> bool:

@@ -56,6 +56,7 @@ from qbus.wire.messages.describe_producers import (
     TopicRequest,
 )
 from qbus.wire.messages.describe_producers import PartitionResponse as ProducersOfPartition
+from qbus.wire.messages.describe_transactions import DescribeTransactionsResponse
 from qbus.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -68,6 +69,10 @@ from qbus.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 )
+from qbus.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from qbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from qbus.wire.messages.offset_commit import OffsetCommitResponse
 from qbus.wire.messages.offset_delete import (
@@ -79,6 +84,12 @@ from qbus.wire.messages.offset_delete import (
 from qbus.wire.messages.queue_offsets import PartitionRequest as WantedQueue
 from qbus.wire.messages.queue_offsets import QueueOffsetsRequest, QueueOffsetsResponse
 from qbus.wire.messages.queue_offsets import TopicRequest as QueuesOfTopic
+from qbus.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 from ..errors import api_error, check
 from ..net.metadata import describe
@@ -99,11 +110,14 @@ from .types import (
     CreatedTopic,
     DelayedRecord,
     DelayedRecords,
+    HangingTransaction,
     NewTopic,
     ProducerState,
     QueueState,
     Reassignment,
     TopicRef,
+    TransactionDescription,
+    TransactionListing,
 )
 
 _CONSUMER_PROTOCOL = "consumer"
@@ -439,6 +453,114 @@ def describe_producers(partitions: Iterable[TopicPartition]) -> DescribeProducer
             for topic, indexes in by_topic(partitions).items()
         ]
     )
+
+
+def list_transactions(
+    states: Iterable[str],
+    producer_ids: Iterable[int],
+    min_duration_ms: int | None,
+    pattern: str | None,
+) -> ListTransactionsRequest:
+    """Return the request for the transactional ids that a broker coordinates."""
+    return ListTransactionsRequest(
+        state_filters=list(states),
+        producer_id_filters=list(producer_ids),
+        duration_filter=-1 if min_duration_ms is None else min_duration_ms,
+        transactional_id_pattern=pattern,
+    )
+
+
+def transaction_listings(
+    response: ListTransactionsResponse, coordinator: int
+) -> list[TransactionListing]:
+    """Return the transactional ids of one broker."""
+    check(response.error_code, of=f"broker {coordinator}")
+    if response.unknown_state_filters:
+        unknown = ", ".join(response.unknown_state_filters)
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"the broker knows no such state: {unknown}")
+    return [
+        TransactionListing(
+            found.transactional_id, found.producer_id, found.transaction_state, coordinator
+        )
+        for found in response.transaction_states
+    ]
+
+
+def transaction_description(
+    response: DescribeTransactionsResponse, transactional_id: str, coordinator: int
+) -> TransactionDescription:
+    """Return how a transactional id stands; raise the coordinator's error."""
+    for found in response.transaction_states:
+        if found.transactional_id == transactional_id:
+            check(found.error_code, of=f"transactional id {transactional_id}")
+            started = found.transaction_start_time_ms
+            return TransactionDescription(
+                transactional_id=transactional_id,
+                coordinator=coordinator,
+                state=found.transaction_state,
+                producer_id=found.producer_id,
+                producer_epoch=found.producer_epoch,
+                timeout_ms=found.transaction_timeout_ms,
+                start_time=started if started >= 0 else None,
+                partitions=tuple(
+                    TopicPartition(topic.topic, index)
+                    for topic in found.topics
+                    for index in topic.partitions
+                ),
+            )
+    raise ApiError(
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        f"the broker did not answer for transactional id {transactional_id}",
+    )
+
+
+def abort_marker(hanging: HangingTransaction) -> WriteTxnMarkersRequest:
+    """Return the request for the marker that aborts a transaction in its partition."""
+    return WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=hanging.producer_id,
+                producer_epoch=hanging.producer_epoch,
+                coordinator_epoch=max(hanging.coordinator_epoch, 0),
+                topics=[
+                    WritableTxnMarkerTopic(
+                        name=hanging.topic, partition_indexes=[hanging.partition]
+                    )
+                ],
+            )
+        ]
+    )
+
+
+def wrote_markers(response: WriteTxnMarkersResponse) -> Outcomes[TopicPartition, None]:
+    """Return what came of the marker in each partition."""
+    return {
+        TopicPartition(topic.name, found.partition_index): _partition_error(
+            topic.name, found.partition_index, found.error_code
+        )
+        for marker in response.markers
+        for topic in marker.topics
+        for found in topic.partitions
+    }
+
+
+def open_transactions(
+    partition: TopicPartition, producers: Iterable[ProducerState], begun_before: int
+) -> list[HangingTransaction]:
+    """Return the open transactions of a partition whose last record is older than a time."""
+    return [
+        HangingTransaction(
+            topic=partition.topic,
+            partition=partition.partition,
+            start_offset=producer.transaction_start,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            coordinator_epoch=producer.coordinator_epoch,
+            last_timestamp=producer.last_timestamp,
+        )
+        for producer in producers
+        if producer.transaction_start >= 0 and producer.last_timestamp <= begun_before
+    ]
 
 
 def describe_queues(group: str, partitions: Iterable[TopicPartition] | None) -> QueueOffsetsRequest:

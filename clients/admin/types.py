@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from ..types import TopicPartition
+
 TopicRef = str | UUID
 """A topic by its name or by its id."""
 
@@ -99,6 +101,51 @@ class QueueState:
     dropped: int
     filtered: int
     expired: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transactional id, its coordinator, and its state ("Ongoing", "Empty", ...)."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id and its last transaction.
+
+    ``start_time`` is in milliseconds since the Unix epoch, None while no transaction is open;
+    ``partitions`` are those that the open one writes to, or whose marker is still missing.
+    """
+
+    transactional_id: str
+    coordinator: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time: int | None
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """A transaction that a partition holds open and that no coordinator will end.
+
+    Consumers of committed records do not get past ``start_offset``. ``last_timestamp`` is that of
+    its latest record, in milliseconds since the Unix epoch.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    last_timestamp: int
 
 
 @dataclass(frozen=True, slots=True)

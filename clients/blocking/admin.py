@@ -76,6 +76,13 @@ class Admin:
     delete_groups = blocking(_Admin.delete_groups)
     remove_members = blocking(_Admin.remove_members)
 
+    list_transactions = blocking(_Admin.list_transactions)
+    describe_transaction = blocking(_Admin.describe_transaction)
+    describe_transactions = blocking(_Admin.describe_transactions)
+    fence_producers = blocking(_Admin.fence_producers)
+    find_hanging_transactions = blocking(_Admin.find_hanging_transactions)
+    abort_transaction = blocking(_Admin.abort_transaction)
+
     committed_offsets = blocking(_Admin.committed_offsets)
     group_offsets = blocking(_Admin.group_offsets)
     alter_group_offsets = blocking(_Admin.alter_group_offsets)

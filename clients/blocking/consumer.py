@@ -158,6 +158,7 @@ class Consumer:
     seek = in_thread(_Consumer.seek)
     seek_to_beginning = in_thread(_Consumer.seek_to_beginning)
     seek_to_end = in_thread(_Consumer.seek_to_end)
+    seek_to_committed = in_thread(_Consumer.seek_to_committed)
     seek_past = blocking(_Consumer.seek_past)
     seek_to_time = blocking(_Consumer.seek_to_time)
     pause = in_thread(_Consumer.pause)
@@ -169,6 +170,8 @@ class Consumer:
     partitions = blocking(_Consumer.partitions)
     commit = blocking(_Consumer.commit)
     committed = blocking(_Consumer.committed)
+    group_metadata = in_thread(_Consumer.group_metadata)
+    consumed = in_thread(_Consumer.consumed)
 
 
 def _beside_loop(callback: Callback | None) -> Callback | None:

@@ -18,7 +18,8 @@ from ..producer.delays import delay_headers, with_delays
 from ..producer.delivery import BulkDelivery
 from ..producer.lists import Headers
 from ..producer.options import OnDelivery
-from ..types import Duration, Moment, RecordMetadata, TopicDescription
+from ..producer.transactions import Transactions, consumed
+from ..types import Duration, GroupMetadata, Moment, RecordMetadata, TopicDescription
 from .client import blocking, same_parameters
 from .delivery import BlockingDelivery, OrderingProducer, Orders
 from .loop import LoopThread
@@ -154,6 +155,25 @@ class Producer:
     send_many.__doc__ = _Producer.send_many.__doc__
     send_arrow.__doc__ = _Producer.send_arrow.__doc__
 
+    def transaction(self) -> "Transaction":
+        """Return a context manager for one transaction: ``with producer.transaction(): ...``.
+
+        Leaving it commits what was sent in it, by any thread, and the offsets of
+        :meth:`send_offsets`; an exception aborts them. Raises as :meth:`commit_transaction`.
+        """
+        return Transaction(self._client._transactional, self._thread)
+
+    def send_offsets(self, offsets: Any, group: GroupMetadata | str | None = None) -> None:
+        whole, of_group = consumed(offsets, group)
+        self._thread.run(self._client._transactional.send_offsets(whole, of_group))
+
+    send_offsets.__doc__ = _Producer.send_offsets.__doc__
+
+    init_transactions = blocking(_Producer.init_transactions)
+    begin_transaction = blocking(_Producer.begin_transaction)
+    commit_transaction = blocking(_Producer.commit_transaction)
+    abort_transaction = blocking(_Producer.abort_transaction)
+
     cancel = blocking(_Producer.cancel)
     cancel_key = blocking(_Producer.cancel_key)
     reschedule = blocking(_Producer.reschedule)
@@ -205,6 +225,26 @@ class Producer:
 
     def _forget(self) -> None:
         self._accumulator.disown()
+
+
+class Transaction:
+    """A transaction of the blocking producer, while it is entered.
+
+    Leaving it commits; an exception aborts. Raises as :meth:`Producer.commit_transaction`.
+    """
+
+    def __init__(self, transactions: Transactions, thread: LoopThread) -> None:
+        self._transactions = transactions
+        self._thread = thread
+
+    def __enter__(self) -> None:
+        self._thread.run(self._transactions.begin())
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None:
+            self._thread.run(self._transactions.finish())
+        else:
+            self._thread.run(self._transactions.leave(error))
 
 
 _alive: "weakref.WeakSet[Producer]" = weakref.WeakSet()

@@ -190,6 +190,13 @@ class Assignment:
         state.position = offset if offset >= 0 else None
         state.reset_to = offset if offset < 0 else None
 
+    def seek_to_committed(self, partition: TopicPartition) -> None:
+        """Continue where the group has committed; raise as :meth:`seek`."""
+        state = self.assigned(partition)
+        state.drop()
+        state.epoch = -1
+        state.position = state.reset_to = state.committed = None
+
     def assigned(self, partition: TopicPartition) -> PartitionState:
         """Return a partition's state; raise :class:`~qbus.errors.QbusError` when it is not
         assigned.

@@ -31,6 +31,7 @@ from ..types import (
     EARLIEST,
     LATEST,
     ConsumerRecord,
+    GroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     Partition,
@@ -406,6 +407,17 @@ class Consumer:
             found = (await list_offsets(self._cluster, {where: LATEST}))[where]
         self._assignment.seek(where, found.offset)
 
+    def seek_to_committed(self, partitions: Iterable[Partition] | None = None) -> None:
+        """Continue where the group has committed, by default in all assigned partitions.
+
+        That is what an aborted transaction is done again from. Without a committed offset
+        ``offset_reset`` decides.
+        """
+        self._require_group()
+        for partition in self._assigned(partitions):
+            self._assignment.seek_to_committed(partition)
+        self._changed.set()
+
     def pause(self, partitions: Iterable[Partition]) -> None:
         """Return no records of these partitions, which stay assigned, until :meth:`resume`."""
         for partition in self._assigned(partitions):
@@ -495,6 +507,20 @@ class Consumer:
         """Return what the group has committed for ``partitions``, by default the assigned ones."""
         wanted = self.assignment if partitions is None else [TopicPartition(*p) for p in partitions]
         return await fetch_committed(self._cluster, self._require_group().group, wanted)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return the group, and as which member this consumer commits in it."""
+        member_id, generation, instance_id = self._coordinator.membership
+        return GroupMetadata(self._require_group().group, member_id, generation, instance_id)
+
+    def consumed(self) -> tuple[dict[TopicPartition, OffsetAndMetadata], GroupMetadata]:
+        """Return the positions that are not committed yet, and :meth:`group_metadata`.
+
+        Raises :class:`~qbus.errors.ConfigError` if the consumer commits them by itself.
+        """
+        if self._options.auto_commit is not None:
+            raise ConfigError("a consumer that commits by itself: it needs auto_commit=False")
+        return self._assignment.to_commit(), self.group_metadata()
 
     async def close(self, *, commit: bool = True) -> None:
         """Commit if that is automatic (unless told not to), leave the group, close."""

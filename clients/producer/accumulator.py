@@ -57,6 +57,8 @@ class Accumulator:
         self.router = Router(options.partitioner)
         self.loop: asyncio.AbstractEventLoop | None = None
         self.failure: Exception | None = None
+        self.refusal: Callable[[], Exception] | None = None
+        """Why no records are accepted for now."""
         self.on_work = on_work
         self.orders: Any = None
         """What deliveries give orders about their records to."""
@@ -180,6 +182,19 @@ class Accumulator:
             self.room.notify_all()
             return list(self.incomplete)
 
+    def refuse(self, refusal: Callable[[], Exception] | None) -> None:
+        """Accept no records for now, for that reason; None: accept them again."""
+        with self.lock:
+            self.refusal = refusal
+            self.lock.topics.clear()
+            self.room.notify_all()
+
+    def use_next(self) -> None:
+        """Have each queue, of which nothing is in flight, begin with the next identity."""
+        with self.lock:
+            for queue in self.queues.values():
+                queue.identity = None
+
     def disown(self) -> None:
         """Replace the locks after a fork: their holder does not exist in the child process."""
         self.lock.renew(threading.Lock())
@@ -194,6 +209,7 @@ class Accumulator:
                 batch_bytes=self._batch_bytes,
                 max_in_flight=self._options.max_in_flight,
                 idempotent=self._options.is_idempotent,
+                transactional=self._options.transactional_id is not None,
             )
         return queue
 
@@ -268,3 +284,5 @@ class Accumulator:
     def _check(self) -> None:
         if self.failure is not None:
             raise self.failure
+        if self.refusal is not None:
+            raise self.refusal()

@@ -49,6 +49,7 @@ class ArrowBatch(Batch):
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             base_sequence=self.sequence,
+            transactional=identity.is_transactional,
             level=level,
         )
         self._latest = read_header(encoded).max_timestamp

@@ -19,10 +19,11 @@ log = logging.getLogger(__name__)
 
 
 class ProducerIdentity(NamedTuple):
-    """The id and epoch of an idempotent producer."""
+    """The id and epoch of an idempotent producer, and whether its batches are transactional."""
 
     producer_id: int
     epoch: int
+    is_transactional: bool = False
 
 
 NO_IDENTITY = ProducerIdentity(-1, -1)

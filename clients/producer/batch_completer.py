@@ -15,7 +15,10 @@ from .options import ProducerOptions
 from .queue import OUT_OF_SEQUENCE
 from .requests import Answer
 from .spooling import Spooler
+from .transaction import TransactionState
 
+_MARKERS_S = 0.02
+"""Seconds after which the markers of the transaction before are mostly written."""
 _PROMPT_RETRIES = 3
 """Retries that go to a newly named leader without a pause."""
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -29,8 +32,14 @@ class BatchCompleter:
     """
 
     def __init__(
-        self, cluster: Cluster, accumulator: Accumulator, options: ProducerOptions, clock: Clock
+        self,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        options: ProducerOptions,
+        clock: Clock,
+        transaction: TransactionState | None = None,
     ) -> None:
+        self._transaction = transaction
         self._cluster = cluster
         self._accumulator = accumulator
         self._options = options
@@ -92,7 +101,7 @@ class BatchCompleter:
     def failed(self, batch: Batch, error: QbusError, *, is_leader_known: bool = False) -> None:
         """Send ``batch`` again if that may help and there is time, else give it up."""
         code = error.code if isinstance(error, ApiError) else ErrorCode.UNKNOWN_SERVER_ERROR
-        if code in _FATAL:
+        if code in _FATAL and self._transaction is None:
             self.fail(error)
         now = self._clock.monotonic()
         queue = self._accumulator.queues[batch.partition]
@@ -103,7 +112,9 @@ class BatchCompleter:
             self._split(batch, error)
         else:
             delay = self.delay(batch.attempts)
-            if is_leader_known and batch.attempts < _PROMPT_RETRIES:
+            if code is ErrorCode.CONCURRENT_TRANSACTIONS:
+                delay = backoff_delay(batch.attempts, _MARKERS_S, self._options.retry_backoff_max)
+            elif is_leader_known and batch.attempts < _PROMPT_RETRIES:
                 delay = 0.0
             elif not is_leader_known:
                 self._cluster.metadata.forget([batch.partition.topic])
@@ -111,6 +122,8 @@ class BatchCompleter:
             self._cluster.troubles.met(_name(batch), error, grace=USUAL_S)
             with self._accumulator.lock:
                 queue.failed(batch, code, now + delay)
+            if queue.is_displaced and self._transaction is not None:
+                self._transaction.lost(error)
 
     def _split(self, batch: Batch, error: QbusError) -> None:
         if batch.count < 2:
@@ -141,7 +154,17 @@ class BatchCompleter:
         with self._accumulator.lock:
             queues = [q for key, q in self._accumulator.active.items() if key.topic == topic]
             refused = [batch for queue in queues for batch in queue.expired(float("inf"))]
-        for batch in refused:
+        self._drop(refused, error)
+
+    def drop(self, error: Exception) -> None:
+        """Give up everything that is not delivered; what is in flight is answered all the same."""
+        with self._accumulator.lock:
+            queues = list(self._accumulator.active.values())
+            left = [batch for queue in queues for batch in queue.expired(float("inf"))]
+        self._drop(left, error)
+
+    def _drop(self, batches: list[Batch], error: Exception) -> None:
+        for batch in batches:
             batch.is_given_up = True
             self._complete(batch, error)
 
@@ -162,6 +185,8 @@ class BatchCompleter:
         batch.complete(outcome)
         self._accumulator.release(batch)
         self.progress.set()
+        if self._transaction is not None and isinstance(outcome, Exception):
+            self._transaction.lost(outcome)
 
     def delay(self, attempts: int) -> float:
         """Return the seconds to wait before the next attempt, after ``attempts`` failed ones."""

@@ -42,11 +42,14 @@ class ProducerOptions:
     partitioner: Partitioner | None = None
     on_delivery: OnDelivery | None = None
     spool_dir: Spool | None = None
+    transactional_id: str | None = None
+    transaction_timeout: float = 60.0
 
     def __post_init__(self) -> None:
         """Raise :class:`~qbus.errors.ConfigError` for values that do not go together."""
         if self.is_idempotent and self.acks != -1:
             raise ConfigError('an idempotent producer needs acks="all"')
+        self._check_transactional()
         if self.max_in_flight < 1:
             raise ConfigError("max_in_flight is at least 1")
         if self.is_idempotent and self.max_in_flight > MAX_IN_FLIGHT:
@@ -65,6 +68,18 @@ class ProducerOptions:
             Compression.SNAPPY,
         }:
             raise ConfigError(f"{self.compression.name.lower()} has no compression_level")
+
+    def _check_transactional(self) -> None:
+        if self.transactional_id is None:
+            return
+        if not self.transactional_id:
+            raise ConfigError("a transactional_id is not empty")
+        if not self.is_idempotent:
+            raise ConfigError("a transactional producer is idempotent")
+        if self.spool_dir is not None:
+            raise ConfigError("what a transaction cannot deliver is aborted: it has no spool_dir")
+        if self.transaction_timeout <= 0:
+            raise ConfigError("transaction_timeout_ms is more than 0")
 
     @property
     def topic_timeout(self) -> float:

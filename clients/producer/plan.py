@@ -16,6 +16,7 @@ from .accumulator import Accumulator
 from .batch import Batch, ProducerIdentity
 from .options import ProducerOptions
 from .queue import PartitionQueue
+from .transaction import TransactionState
 
 
 class NodeState:
@@ -70,6 +71,8 @@ class Plan:
     to_connect: list[NodeState] = field(default_factory=list)
     unknown_topics: set[str] = field(default_factory=set)
     needs_identity: bool = False
+    unadmitted: set[TopicPartition] = field(default_factory=set)
+    """Partitions that the coordinator of the transaction must hear of first."""
     pause: float = _IDLE
     """Seconds until there is more to send, if nothing happens before."""
 
@@ -82,8 +85,13 @@ class Planner:
     """Finds the batches that can be sent, and the brokers that they go to."""
 
     def __init__(
-        self, accumulator: Accumulator, metadata: ClusterMetadata, options: ProducerOptions
+        self,
+        accumulator: Accumulator,
+        metadata: ClusterMetadata,
+        options: ProducerOptions,
+        transaction: TransactionState | None = None,
     ) -> None:
+        self._transaction = transaction
         self.identity: ProducerIdentity | None = None
         self._accumulator = accumulator
         self._metadata = metadata
@@ -207,6 +215,9 @@ class Planner:
                 break
             if self._options.is_idempotent and not self._is_identified(queue):
                 plan.needs_identity = True
+                continue
+            if self._transaction is not None and not self._transaction.admits(queue.partition):
+                plan.unadmitted.add(queue.partition)
                 continue
             batch = queue.take(now, self._options.linger / 2)
             if batch is not None:

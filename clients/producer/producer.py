@@ -11,13 +11,20 @@ from operator import index
 from typing import Any, ClassVar, Self
 
 from qbus.clock import SystemClock
-from qbus.errors import QbusError
+from qbus.errors import ConfigError, QbusError
 from qbus.records import Buffer
 
 from ..errors import BufferFull, ClientClosed, RequestTimedOut, Spooled
 from ..net.cluster import Cluster
 from ..net.retry import retrying
-from ..types import Duration, Moment, RecordMetadata, TopicDescription, TopicPartition
+from ..types import (
+    Duration,
+    GroupMetadata,
+    Moment,
+    RecordMetadata,
+    TopicDescription,
+    TopicPartition,
+)
 from .accumulator import Accumulator
 from .batch import Batch, Countdown
 from .bulk import ArrowTable, Part, add_lists
@@ -43,6 +50,8 @@ from .options import (
     parse_partitioner,
 )
 from .sender import Sender
+from .transaction import TransactionState
+from .transactions import Transaction, Transactions, consumed
 
 _log = logging.getLogger(__name__)
 _BURST = 1000
@@ -93,6 +102,8 @@ class Producer:
         partitioner: str | Partitioner = "murmur2",
         on_delivery: OnDelivery | None = None,
         spool_dir: Spool | None = None,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
         client_id: str = "qbus-producer",
     ) -> None:
         """Connect at the first send.
@@ -120,6 +131,10 @@ class Producer:
         on_delivery: called with the delivery of each record when it is done, in the thread of the
             producer's event loop, where it must neither block nor wait.
         spool_dir: a directory that keeps what is not delivered in time.
+        transactional_id: a name that stays the same when the program starts again; the producer
+            then sends in transactions only, and fences earlier producers with the same name
+            (KIP-98).
+        transaction_timeout_ms: a transaction that is open for longer is aborted by its coordinator.
         client_id: the name of this client in the brokers' logs and quotas.
 
         Raises :class:`~qbus.errors.ConfigError`.
@@ -142,6 +157,8 @@ class Producer:
             partitioner=parse_partitioner(partitioner),
             on_delivery=on_delivery,
             spool_dir=spool_dir,
+            transactional_id=transactional_id,
+            transaction_timeout=transaction_timeout_ms / 1000,
         )
         clock = SystemClock()
         self._cluster = Cluster(bootstrap, client_id, self._options.request_timeout)
@@ -150,8 +167,14 @@ class Producer:
         self._delaying = DelayingTopics(self._cluster, clock)
         self._burst = 0
         self._add_quickly: Callable[..., AsyncDelivery | None] = self._accumulator.add_quickly
-        self._sender = Sender(self._cluster, self._accumulator, self._options, clock)
+        state = None if transactional_id is None else TransactionState()
+        self._sender = Sender(self._cluster, self._accumulator, self._options, clock, state)
         self._accumulator.on_work = self._sender.wake
+        self._transactions = None
+        if state is not None:
+            self._transactions = Transactions(
+                self._cluster, self._accumulator, self._sender, self._options, state, self.flush
+            )
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -305,6 +328,67 @@ class Producer:
         description = await self._ready(topic)
         return await self._add(rows.add(self._accumulator, description, partition, self._options))
 
+    # Transactions.
+
+    def transaction(self) -> Transaction:
+        """Return a context manager for one transaction: ``async with producer.transaction(): ...``.
+
+        Leaving it commits what was sent in it, and the offsets of :meth:`send_offsets`; an
+        exception aborts them. Raises as :meth:`commit_transaction`.
+        """
+        return Transaction(self._transactional)
+
+    async def init_transactions(self) -> None:
+        """Fence earlier producers with the same ``transactional_id``; abort what they left open.
+
+        The first transaction does so, too; call this to have it done before reading anything.
+        """
+        self._start()
+        await self._transactional.initialize()
+
+    async def begin_transaction(self) -> None:
+        """Open a transaction; :meth:`commit_transaction` or :meth:`abort_transaction` ends it."""
+        self._start()
+        await self._transactional.begin()
+
+    async def commit_transaction(self) -> None:
+        """Deliver everything that was sent in the open transaction, and commit it.
+
+        Raises :class:`~qbus.clients.TransactionAborted` when that is impossible: nothing of it is
+        read then, and it can be done again. Raises :class:`~qbus.clients.TransactionFailed`, such
+        as :class:`~qbus.clients.ProducerFenced`, when the producer is of no use any more, and
+        :class:`~qbus.clients.RequestTimedOut` when its coordinator did not tell within
+        ``delivery_timeout_ms`` what became of it: call this again to find out.
+        """
+        await self._transactional.commit()
+
+    async def abort_transaction(self) -> None:
+        """Abort the open transaction: consumers that read committed records see none of it.
+
+        Raises as :meth:`commit_transaction`; one that is not known to be aborted is aborted before
+        the next one begins.
+        """
+        await self._transactional.abort()
+
+    async def send_offsets(self, offsets: Any, group: GroupMetadata | str | None = None) -> None:
+        """Commit the offsets of a group when the open transaction is committed (KIP-447).
+
+        offsets: a consumer, whose positions are committed; or offsets by partition, as
+            ``Consumer.commit`` takes them.
+        group: the group of such offsets: what ``Consumer.group_metadata`` returns, or a name.
+
+        The consumer must not commit by itself: ``auto_commit=False``. Raises
+        :class:`~qbus.clients.TransactionAborted` when the group refuses, as after a rebalance.
+        """
+        whole, of_group = consumed(offsets, group)
+        await self._transactional.send_offsets(whole, of_group)
+
+    @property
+    def _transactional(self) -> Transactions:
+        if self._transactions is None:
+            raise ConfigError("transactions need a producer with a transactional_id")
+        return self._transactions
+
     # What was sent to be delivered later.
 
     async def cancel(self, topic: str, partition: int, offset: int) -> bool:
@@ -346,6 +430,8 @@ class Producer:
     def _need_answers(self) -> None:
         if self._options.acks == 0:
             raise QbusError("with acks=0 nobody learns what became of an order")
+        if self._transactions is not None:
+            raise QbusError("orders are carried out at once: give them by another producer")
 
     async def _order(
         self,
@@ -384,12 +470,15 @@ class Producer:
     async def close(self, timeout: float | None = None) -> None:
         """Flush, then close the connections; does nothing the second time.
 
-        What is not delivered within ``timeout`` seconds (None: ``delivery_timeout_ms``) fails, or
-        is kept in ``spool_dir``.
+        An open transaction is aborted. What is not delivered within ``timeout`` seconds (None:
+        ``delivery_timeout_ms``) fails, or is kept in ``spool_dir``.
         """
         if self._is_closed:
             return
         self._is_closed = True
+        if self._transactions is not None:
+            patience = self._options.delivery_timeout if timeout is None else timeout
+            await self._transactions.close(patience)
         try:
             await self.flush(timeout)
         except RequestTimedOut:

@@ -15,6 +15,9 @@ record once and in order, and recovers by these rules (KIP-98, KIP-360):
   it nor later ones are stored, and all may take the next epoch. Brokers keep sequences by
   partition, so each partition has its own epoch.
 - A batch that is too large is not stored, nor are later ones: its halves take its sequences.
+
+In a transaction nothing changes its identity: what is refused as out of sequence is ``displaced``,
+and the transaction has to be aborted.
 """
 
 import math
@@ -40,7 +43,13 @@ class PartitionQueue:
     """What is to be sent to one partition. Times are in seconds, of one monotonic clock."""
 
     def __init__(
-        self, partition: TopicPartition, *, batch_bytes: int, max_in_flight: int, idempotent: bool
+        self,
+        partition: TopicPartition,
+        *,
+        batch_bytes: int,
+        max_in_flight: int,
+        idempotent: bool,
+        transactional: bool = False,
     ) -> None:
         self.partition = partition
         self.identity: ProducerIdentity | None = None
@@ -55,6 +64,9 @@ class PartitionQueue:
         self._next_ordinal = 0
         self._is_established = not idempotent
         self._is_idempotent = idempotent
+        self._is_transactional = transactional
+        self.is_displaced = False
+        """Whether the oldest batch of a transaction was refused as out of sequence."""
         self._waiting: deque[Batch] = deque()
         self._in_flight: list[Batch] = []
         self._failed: dict[Batch, ErrorCode] = {}
@@ -130,6 +142,7 @@ class PartitionQueue:
     def set_identity(self, identity: ProducerIdentity) -> None:
         """Number what was never sent from 0, as ``identity``."""
         self.identity = identity
+        self.is_displaced = False
         self._next_sequence = 0
         self._is_established = False
 
@@ -203,7 +216,9 @@ class PartitionQueue:
         if not self._failed or len(self._failed) < len(self._in_flight):
             return
         code = self._failed[self._in_flight[0]]
-        if code in OUT_OF_SEQUENCE:
+        if code in OUT_OF_SEQUENCE and self._is_transactional:
+            self.is_displaced = True
+        elif code in OUT_OF_SEQUENCE:
             self._next_epoch(code)
             for batch in (*self._in_flight, *self._waiting):
                 batch.forget_identity()
@@ -215,7 +230,7 @@ class PartitionQueue:
     def _next_epoch(self, code: ErrorCode) -> None:
         """Start with the next epoch (KIP-360), or with a new producer id when there is none."""
         assert self.identity is not None
-        producer_id, epoch = self.identity
+        producer_id, epoch, _ = self.identity
         if code == ErrorCode.INVALID_PRODUCER_EPOCH or epoch >= _MAX_EPOCH:
             self.rejected_id = producer_id
             self.identity = None

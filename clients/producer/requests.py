@@ -34,13 +34,15 @@ class Answer(NamedTuple):
     hint: Hint | None = None
 
 
-def produce_request(batches: Sequence[Batch], acks: int, timeout: float) -> ProduceRequest:
+def produce_request(
+    batches: Sequence[Batch], acks: int, timeout: float, transactional_id: str | None = None
+) -> ProduceRequest:
     """Return a request with these batches, one per partition. ``timeout``: the broker's, in
     seconds.
     """
     by_partition = {batch.partition: batch for batch in batches}
     return ProduceRequest(
-        transactional_id=None,
+        transactional_id=transactional_id,
         acks=acks,
         timeout_ms=max(1, int(timeout * 1000)),
         topic_data=[

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
 from typing import Any
 
@@ -15,16 +15,22 @@ from qbus.wire.messages.produce import ProduceRequest, ProduceResponse
 from ..errors import ClientClosed, ConnectionFailed, RequestTimedOut, check
 from ..net.cluster import Cluster
 from ..net.connection import Connection, PendingAnswer
+from ..types import TopicPartition
 from .accumulator import Accumulator
 from .batch import UNANSWERED, Batch, ProducerIdentity
 from .batch_completer import BatchCompleter
 from .options import ProducerOptions
 from .plan import NodeState, Planner
 from .requests import answers, produce_request
+from .transaction import TransactionState
 
 log = logging.getLogger(__name__)
 
+AddPartitions = Callable[[frozenset[TopicPartition]], Coroutine[Any, Any, None]]
+
 _NO_ACKS = 0
+_LAST_PRODUCE_OF_V1 = 11
+"""From version 12 on, Produce adds its partitions to the transaction by itself (KIP-890)."""
 _EXPIRY = 0.05
 """The seconds after which batches that are too old are looked for again, at most."""
 _LEAD = 0.0015
@@ -41,14 +47,23 @@ class Sender:
     """
 
     def __init__(
-        self, cluster: Cluster, accumulator: Accumulator, options: ProducerOptions, clock: Clock
+        self,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        options: ProducerOptions,
+        clock: Clock,
+        transaction: TransactionState | None = None,
     ) -> None:
         self._cluster = cluster
         self._accumulator = accumulator
         self._options = options
         self._clock = clock
-        self._planner = Planner(accumulator, cluster.metadata, options)
-        self._completer = BatchCompleter(cluster, accumulator, options, clock)
+        self._transaction = transaction
+        self.add_partitions: AddPartitions | None = None
+        """Tells the coordinator of the transaction of partitions; in a transaction only."""
+        self._adding: asyncio.Task[None] | None = None
+        self._planner = Planner(accumulator, cluster.metadata, options, transaction)
+        self._completer = BatchCompleter(cluster, accumulator, options, clock, transaction)
         self._lead = min(_LEAD, options.linger / 3)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context: Context | None = None
@@ -82,6 +97,30 @@ class Sender:
             each.cancel()
         await asyncio.gather(*pending, return_exceptions=True)  # handles responses that arrived
         await self._completer.close(self._accumulator.fail(ClientClosed()))
+
+    # Transactions.
+
+    def use(self, identity: ProducerIdentity) -> None:
+        """Send what is sent from now on as ``identity``; nothing may be under way."""
+        self._planner.identity = identity
+        self._accumulator.use_next()
+
+    def drop_waiting(self, error: Exception) -> None:
+        """Give up what is not delivered; what is in flight may be stored all the same."""
+        self._completer.drop(error)
+
+    async def drop(self, error: Exception) -> None:
+        """Give up what is not delivered, and wait until nothing is in flight."""
+        self._completer.drop(error)
+        if self._adding is not None:
+            self._adding.cancel()
+            await asyncio.gather(self._adding, return_exceptions=True)
+        while self._awaited:
+            await asyncio.wait(set(self._awaited))
+
+    def fail(self, error: Exception) -> None:
+        """Fail everything: nothing can be sent any more, for that reason."""
+        self._completer.fail(error)
 
     # Turns.
 
@@ -126,6 +165,8 @@ class Sender:
         if plan.needs_identity and not self._is_identifying:
             self._is_identifying = True
             self._spawn(self._identify())
+        if plan.unadmitted and self._adding is None and self.add_partitions is not None:
+            self._adding = self._spawn(self.add_partitions(frozenset(plan.unadmitted)))
         topics = plan.unknown_topics - self._refreshing
         if topics:
             self._refreshing |= topics
@@ -140,6 +181,8 @@ class Sender:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        if task is self._adding:
+            self._adding = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._break_down(error)
         self.wake()
@@ -225,7 +268,10 @@ class Sender:
     def _send(self, node: NodeState, connection: Connection, batches: list[Batch]) -> None:
         try:
             answer = connection.begin(
-                ApiKey.PRODUCE, self._request(batches), self._options.request_timeout
+                ApiKey.PRODUCE,
+                self._request(batches),
+                self._options.request_timeout,
+                newest=self._newest_produce(),
             )
         except QbusError as error:
             node.in_flight -= 1
@@ -236,7 +282,14 @@ class Sender:
             answer.frame.add_done_callback(lambda _: self._answered(node, batches, answer))
 
     def _request(self, batches: list[Batch]) -> ProduceRequest:
-        return produce_request(batches, self._options.acks, self._options.request_timeout)
+        options = self._options
+        return produce_request(
+            batches, options.acks, options.request_timeout, options.transactional_id
+        )
+
+    def _newest_produce(self) -> int | None:
+        is_v1 = self._transaction is not None and not self._transaction.is_v2
+        return _LAST_PRODUCE_OF_V1 if is_v1 else None
 
     def _answered(self, node: NodeState, batches: list[Batch], answer: PendingAnswer) -> None:
         self._awaited.discard(answer.frame)

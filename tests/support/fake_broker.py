@@ -12,7 +12,11 @@ from typing import Any, Self
 from qbus.clients.net.versions import SPOKEN
 from qbus.errors import ErrorCode
 from qbus.wire import API, ZERO_UUID, ApiKey, decode, decode_request_header, encode_response
-from qbus.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from qbus.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 from qbus.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -94,6 +98,7 @@ class FakeBroker:
         self.leaders: dict[tuple[str, int], int] = {}
         self.epochs: dict[tuple[str, int], int] = {}
         self.versions = versions
+        self.features: dict[str, int] = {}
         self.connections = 0
         self.handlers: dict[ApiKey, Handler] = {
             ApiKey.API_VERSIONS: self.api_versions,
@@ -156,7 +161,11 @@ class FakeBroker:
             api_keys=[
                 ApiVersion(api_key=api, min_version=low, max_version=high)
                 for api, (low, high) in self.versions.items()
-            ]
+            ],
+            finalized_features=[
+                FinalizedFeatureKey(name=name, max_version_level=level)
+                for name, level in self.features.items()
+            ],
         )
 
     def metadata(self, request: MetadataRequest) -> MetadataResponse:
