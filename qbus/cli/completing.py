@@ -36,6 +36,17 @@ def groups(context: click.Context, _parameter: click.Parameter, incomplete: str)
     return _matching(_asked(context, read), incomplete)
 
 
+def transactional_ids(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """Transactional ids."""
+
+    async def read(admin: "Admin") -> list[str]:
+        return [found.transactional_id for found in await admin.list_transactions()]
+
+    return _matching(_asked(context, read), incomplete)
+
+
 def topic_settings(_: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Keys of topics' settings."""
     from qbus.config import TOPIC_CONFIG

@@ -76,6 +76,16 @@ def moment(text: str) -> int:
         raise click.BadParameter(f"{error}, nor is it a number of milliseconds.") from None
 
 
+def duration(text: str) -> int:
+    """Read a duration such as ``90s`` or ``15m``, in milliseconds."""
+    from qbus.cli.units import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
+
+
 def delay_text(text: str) -> str:
     """A duration as the headers of delayed records have it: ``90s``, ``15m``, ``30d``."""
     from qbus.delay import parse_duration

@@ -15,6 +15,10 @@ COMMANDS = {
     "cluster": Entry("cluster.command:cluster", "Run a local cluster; show a cluster's status."),
     "topic": Entry("topic.command:topic", "Create, list, describe, alter and delete topics."),
     "group": Entry("group.command:group", "List, describe, reset and delete consumer groups."),
+    "transaction": Entry(
+        "transaction.command:transaction",
+        "List, describe and abort transactions; find hanging ones.",
+    ),
     "delay": Entry("delay:delay", "Show the delayed records of topics."),
     "queue": Entry("queue.command:queue", "Add jobs to queues, work on them, watch them."),
     "trace": Entry("trace:trace", "Show what became of a record or a job, step by step."),

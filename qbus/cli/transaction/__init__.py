@@ -1,0 +1,1 @@
+"""`qbus transaction`: shows and aborts transactions."""
