@@ -1,7 +1,7 @@
 """What handlers reach of the broker that they serve."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from qbus.clock import Clock
@@ -23,6 +23,7 @@ from .partition.replica_manager import ReplicaManager
 from .producer_ids import ProducerIds
 from .queues import QueueService
 from .share import ShareCoordinator
+from .telemetry import ClientTelemetry
 from .transaction import TransactionCoordinator
 
 if TYPE_CHECKING:
@@ -59,6 +60,11 @@ class Broker:
     registration: BrokerNode
     is_over: asyncio.Event
     disque: "DisqueService | None" = None
+    telemetry: ClientTelemetry = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make what needs nothing but the other parts."""
+        self.telemetry = ClientTelemetry(self.config, self.clock)
 
     @property
     def node_id(self) -> int:

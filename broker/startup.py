@@ -458,6 +458,7 @@ def _register_metrics(broker: Broker, detector: FailureDetector) -> None:
     _register_share_metrics(metrics, broker.shares, broker.share_sessions)
     register_transaction_metrics(metrics, broker.transactions)
     register_internal_log_metrics(metrics, [broker.transactions.log, *broker.groups.logs])
+    broker.telemetry.register(metrics)
 
 
 def _register_build(metrics: Metrics) -> None:

@@ -10,6 +10,7 @@ from qbus.config.network import NetworkKeys
 from qbus.config.replication import ReplicationKeys
 from qbus.config.settings import ConfigEntry, ConfigSource, Stated
 from qbus.config.synonyms import RELATIVES, SYNONYMS
+from qbus.config.telemetry import TelemetryKeys
 from qbus.config.topic import TOPIC_CONFIG
 from qbus.config.transactions import TransactionKeys
 from qbus.config.zookeeper import ZooKeeperKeys
@@ -24,6 +25,7 @@ class BrokerConfig(
     ShareKeys,
     TransactionKeys,
     ReplicationKeys,
+    TelemetryKeys,
     ZooKeeperKeys,
 ):
     """Every broker key, typed: ``config.num_partitions`` is ``num.partitions`` in force.

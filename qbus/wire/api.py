@@ -51,12 +51,17 @@ class ApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_QUORUM = 55
+    UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
+    LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     SHARE_GROUP_HEARTBEAT = 76
     SHARE_GROUP_DESCRIBE = 77
@@ -75,11 +80,20 @@ class Api:
 
     ``advertised_min`` is the first version that ApiVersions reports. For Produce it is 0 although 3
     is the first one served, as in Kafka: some clients derive features from old versions.
+    ``is_advertised``: ApiVersions reports it; otherwise it is answered, by a refusal, where a
+    client asks all the same.
     """
 
     def __init__(
-        self, key: ApiKey, min_version: int, max_version: int, advertised_min: int | None = None
+        self,
+        key: ApiKey,
+        min_version: int,
+        max_version: int,
+        advertised_min: int | None = None,
+        *,
+        is_advertised: bool = True,
     ) -> None:
+        self.is_advertised = is_advertised
         self.key = key
         self.min_version = min_version
         self.max_version = max_version
@@ -143,12 +157,17 @@ _APIS: Final = (
     Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1),
     Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0),
     Api(ApiKey.OFFSET_DELETE, 0, 0),
+    Api(ApiKey.DESCRIBE_QUORUM, 0, 2, is_advertised=False),
+    Api(ApiKey.UPDATE_FEATURES, 0, 2),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2),
     Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0),
     Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0),
     Api(ApiKey.LIST_TRANSACTIONS, 0, 2),
     Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1),
     Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1),
+    Api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0),
+    Api(ApiKey.PUSH_TELEMETRY, 0, 0),
+    Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
     Api(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1),
     Api(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1),

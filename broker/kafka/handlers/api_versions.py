@@ -73,10 +73,15 @@ def _is_misrouted(broker: "Broker", request: ApiVersionsRequest) -> bool:
     }
 
 
+def finalized_levels() -> dict[str, int]:
+    """The features that the cluster has, and their levels."""
+    return {feature.name: feature.max_version_level for feature in _served().finalized_features}
+
+
 @cache
 def _served() -> ApiVersionsResponse:
     return ApiVersionsResponse(
-        api_keys=[_range(key) for key in API],
+        api_keys=[_range(key) for key, api in API.items() if api.is_advertised],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=_LEAST_LEVEL, max_version=level)
             for name, level in _LEVELS.items()
