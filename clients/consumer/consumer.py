@@ -402,9 +402,9 @@ class Consumer:
         """
         where, timestamp = where_and_value(topic, partition, timestamp, "timestamp")
         self._assignment.assigned(where)
-        found = (await list_offsets(self._cluster, {where: timestamp}))[where]
+        found = (await self._offsets({where: timestamp}))[where]
         if found.offset < 0:
-            found = (await list_offsets(self._cluster, {where: LATEST}))[where]
+            found = (await self._offsets({where: LATEST}))[where]
         self._assignment.seek(where, found.offset)
 
     def seek_to_committed(self, partitions: Iterable[Partition] | None = None) -> None:
@@ -458,17 +458,26 @@ class Consumer:
 
         Offset and timestamp are -1 where there is none.
         """
-        return await list_offsets(self._cluster, keyed(times))
+        return await self._offsets(keyed(times))
 
     async def beginning_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
         """Return the first offset of each of ``partitions``."""
-        found = await list_offsets(self._cluster, dict.fromkeys(named(partitions), EARLIEST))
+        found = await self._offsets(dict.fromkeys(named(partitions), EARLIEST))
         return {partition: at.offset for partition, at in found.items()}
 
     async def end_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
-        """Return the offset that the next record of each of ``partitions`` will have."""
-        found = await list_offsets(self._cluster, dict.fromkeys(named(partitions), LATEST))
+        """Return the offset that the next record of each of ``partitions`` will have.
+
+        With ``isolation_level="read_committed"``: the first offset that may not be read yet.
+        """
+        found = await self._offsets(dict.fromkeys(named(partitions), LATEST))
         return {partition: at.offset for partition, at in found.items()}
+
+    async def _offsets(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Return what the leaders know; where the reader's isolation ends is the end."""
+        return await list_offsets(self._cluster, times, committed=self._options.read_committed)
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
         """Return all partitions of ``topic``; raise UNKNOWN_TOPIC_OR_PARTITION."""

@@ -231,7 +231,8 @@ class ConsumerCoordinator:
             for partition, reset_to in missing.items()
         }
         if times:
-            for partition, at in (await list_offsets(self._cluster, times)).items():
+            found = await list_offsets(self._cluster, times, committed=self._options.read_committed)
+            for partition, at in found.items():
                 self._assignment.found(partition, at.offset, committed=False)
 
     def _default(self, partition: TopicPartition) -> int:

@@ -49,7 +49,7 @@ class ArrowBatch(Batch):
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             base_sequence=self.sequence,
-            transactional=identity.is_transactional,
+            attributes=identity.attributes,
             level=level,
         )
         self._latest = read_header(encoded).max_timestamp

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, ParamSpec
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import Compression
 from qbus.records.codec import BatchLists
+from qbus.records.header import TRANSACTIONAL
 
 from ..types import TopicPartition
 
@@ -24,6 +25,11 @@ class ProducerIdentity(NamedTuple):
     producer_id: int
     epoch: int
     is_transactional: bool = False
+
+    @property
+    def attributes(self) -> int:
+        """The bits that a batch's header has for it."""
+        return TRANSACTIONAL if self.is_transactional else 0
 
 
 NO_IDENTITY = ProducerIdentity(-1, -1)

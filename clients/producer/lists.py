@@ -97,7 +97,7 @@ class ListBatch(Batch):
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             base_sequence=self.sequence,
-            transactional=identity.is_transactional,
+            attributes=identity.attributes,
             level=level,
         )
 

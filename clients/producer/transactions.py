@@ -58,7 +58,11 @@ _PARTING_S: Final = 5.0
 _ENDED_BY_COORDINATOR = FENCED | {
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.INVALID_TXN_STATE,
 }
+"""Answers to an end for a transaction that is aborted already, as after its time-out. One that is
+committed is answered as if it were committed now.
+"""
 
 
 def _closed() -> QbusError:
@@ -365,8 +369,7 @@ class Transactions:
         if committed and code is ErrorCode.TRANSACTION_ABORTABLE:
             self._state.lost(error)
             return
-        is_over = code is ErrorCode.INVALID_TXN_STATE and not committed
-        if code not in _ENDED_BY_COORDINATOR and not is_over:
+        if code not in _ENDED_BY_COORDINATOR:
             raise self._break(error) from error
         await self._identify(self._identity)  # raises if another producer has the id
         self._ended()

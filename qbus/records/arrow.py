@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from qbus.records import codec
 from qbus.records.arrow_buffers import chunks_of, headers_of, timestamps_of, values_of
 from qbus.records.encode import check_batch, new_header, seal
-from qbus.records.header import HEADER_SIZE, TRANSACTIONAL, Compression
+from qbus.records.header import HEADER_SIZE, Compression
 
 if TYPE_CHECKING:
     from qbus.records.pure import Rows
@@ -109,7 +109,7 @@ def encode_arrow(  # noqa: PLR0913 - all fields that a producer sets
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
-    transactional: bool = False,
+    attributes: int = 0,
     level: int | None = None,
 ) -> bytearray:
     """Return one batch of the rows from ``start`` to before ``stop``, as ``encode_records`` does.
@@ -125,7 +125,7 @@ def encode_arrow(  # noqa: PLR0913 - all fields that a producer sets
         stop - start,
         base_timestamp,
         latest,
-        attributes=compression | TRANSACTIONAL if transactional else compression,
+        attributes=attributes | compression,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,

@@ -13,7 +13,6 @@ from qbus.records.header import (
     HEADER_SIZE,
     LENGTH_PREFIX,
     MAGIC,
-    TRANSACTIONAL,
     BatchHeader,
     Buffer,
     Compression,
@@ -52,14 +51,14 @@ def encode_records(  # noqa: PLR0913 - all fields that a producer sets
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
-    transactional: bool = False,
+    attributes: int = 0,
     level: int | None = None,
 ) -> bytearray:
     """Return one batch; the parts of a record are at the same index of each sequence.
 
     A part may be None: a null value or key, no headers, ``base_timestamp`` (milliseconds since the
-    Unix epoch). ``transactional``: the batch belongs to a transaction of the producer. ``level`` is
-    the level of the compression; None is its default.
+    Unix epoch). ``attributes`` are additional bits of the header's field. ``level`` is the level of
+    the compression; None is its default.
 
     Raises ValueError for no values, sequences of different lengths, or a timestamp or level out of
     range; TypeError for parts of the wrong type.
@@ -73,7 +72,7 @@ def encode_records(  # noqa: PLR0913 - all fields that a producer sets
         len(values),
         base_timestamp,
         latest,
-        attributes=compression | TRANSACTIONAL if transactional else compression,
+        attributes=attributes | compression,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pytest
 
 from qbus.aio import Admin, Consumer, Producer
-from qbus.clients.admin.types import NewTopic
+from qbus.clients.admin.types import HangingTransaction, NewTopic
 from qbus.clients.types import ConfigKind, OffsetAndMetadata, TopicPartition
 from qbus.errors import CorruptBatch, ErrorCode
 from tests.support.broker_process import BrokerProcess
@@ -61,6 +61,23 @@ async def send_arrow_and_wait_for(producer: Producer, topic: str) -> None:
 async def flush(producer: Producer, topic: str) -> None:
     await producer.send(topic, b"1")
     await producer.flush()
+
+
+async def commit_transaction(producer: Producer, topic: str) -> None:
+    await producer.begin_transaction()
+    await producer.send(topic, b"1")
+    await producer.commit_transaction()
+
+
+async def abort_transaction(producer: Producer, topic: str) -> None:
+    await producer.begin_transaction()
+    await producer.send(topic, b"1")
+    await producer.abort_transaction()
+
+
+async def send_offsets(producer: Producer, topic: str) -> None:
+    await producer.begin_transaction()
+    await producer.send_offsets({(topic, 0): 1}, "some")
 
 
 async def poll(consumer: Consumer, topic: str) -> None:
@@ -106,6 +123,18 @@ PRODUCER: dict[str, Call] = {
     "cancel_key": lambda producer, topic: producer.cancel_key(topic, b"k"),
     "reschedule": lambda producer, topic: producer.reschedule(topic, 0, 0, delay=1),
     "partitions": lambda producer, topic: producer.partitions(topic),
+    "init_transactions": lambda producer, _: producer.init_transactions(),
+    "begin_transaction": lambda producer, _: producer.begin_transaction(),
+    "commit_transaction": commit_transaction,
+    "abort_transaction": abort_transaction,
+    "send_offsets": send_offsets,
+}
+TRANSACTIONAL = {
+    "init_transactions",
+    "begin_transaction",
+    "commit_transaction",
+    "abort_transaction",
+    "send_offsets",
 }
 CONSUMER: dict[str, Call] = {
     "poll": poll,
@@ -151,6 +180,14 @@ ADMIN: dict[str, Call] = {
     "alter_replica_log_dirs": lambda admin, topic: admin.alter_replica_log_dirs(
         1, {at(topic): "/elsewhere"}
     ),
+    "list_transactions": lambda admin, _: admin.list_transactions(),
+    "describe_transaction": lambda admin, _: admin.describe_transaction("none"),
+    "describe_transactions": lambda admin, _: admin.describe_transactions(["none"]),
+    "fence_producers": lambda admin, _: admin.fence_producers(["some"]),
+    "find_hanging_transactions": lambda admin, topic: admin.find_hanging_transactions([at(topic)]),
+    "abort_transaction": lambda admin, topic: admin.abort_transaction(
+        HangingTransaction(topic, 0, 0, 1, 0, 0, 0)
+    ),
     "list_groups": lambda admin, _: admin.list_groups(),
     "describe_group": lambda admin, _: admin.describe_group("none"),
     "describe_groups": lambda admin, _: admin.describe_groups(["none"]),
@@ -177,6 +214,12 @@ NAMES_NO_TOPIC = {
     "delete_group",
     "delete_groups",
     "remove_members",
+    "init_transactions",
+    "begin_transaction",
+    "list_transactions",
+    "describe_transaction",
+    "describe_transactions",
+    "fence_producers",
 }
 MAKES_IT = {"create_topic", "create_topics"}
 KEEPS_ANY = {
@@ -186,6 +229,7 @@ KEEPS_ANY = {
     "group_offsets",
     "alter_group_offsets",
     "delete_group_offsets",
+    "send_offsets",
 }
 """Offsets of a group may be kept for, and asked of, topics that do not exist."""
 
@@ -224,7 +268,11 @@ def made(name: str, bootstrap: str) -> AbstractAsyncContextManager[Any]:
     kind, _, method = name.partition(".")
     if kind == "producer":
         return Producer(
-            bootstrap, client_id=name, delivery_timeout_ms=END_MS, request_timeout_ms=END_MS
+            bootstrap,
+            client_id=name,
+            delivery_timeout_ms=END_MS,
+            request_timeout_ms=END_MS,
+            transactional_id=name if method in TRANSACTIONAL else None,
         )
     if kind == "admin":
         return Admin(bootstrap, client_id=name, request_timeout_ms=END_MS)
