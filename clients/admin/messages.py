@@ -122,6 +122,7 @@ from .types import (
 
 _CONSUMER_PROTOCOL = "consumer"
 _DEAD = "Dead"
+_OPEN_STATES = {"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
 _PREFERRED, _UNCLEAN = 0, 1
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _DESCRIBE = 0
@@ -493,7 +494,7 @@ def transaction_description(
     for found in response.transaction_states:
         if found.transactional_id == transactional_id:
             check(found.error_code, of=f"transactional id {transactional_id}")
-            started = found.transaction_start_time_ms
+            is_open = found.transaction_state in _OPEN_STATES
             return TransactionDescription(
                 transactional_id=transactional_id,
                 coordinator=coordinator,
@@ -501,7 +502,7 @@ def transaction_description(
                 producer_id=found.producer_id,
                 producer_epoch=found.producer_epoch,
                 timeout_ms=found.transaction_timeout_ms,
-                start_time=started if started >= 0 else None,
+                start_time=found.transaction_start_time_ms if is_open else None,
                 partitions=tuple(
                     TopicPartition(topic.topic, index)
                     for topic in found.topics

@@ -200,7 +200,7 @@ class BatchHeader(NamedTuple):
     @property
     def is_marker(self) -> bool:
         """Whether it is Kafka's control batch that ends a transaction."""
-        ends = _CONTROL | _TRANSACTIONAL
+        ends = _CONTROL | TRANSACTIONAL
         return self.attributes & ends == ends
 
     @property
@@ -208,8 +208,8 @@ class BatchHeader(NamedTuple):
         """Whether its records count only once a marker has committed their transaction."""
         attributes = self.attributes
         if attributes & _CONTROL:
-            return attributes & (_TRANSACTIONAL | _HIDDEN_TRANSACTIONAL) == _HIDDEN_TRANSACTIONAL
-        return attributes & _TRANSACTIONAL != 0
+            return attributes & (TRANSACTIONAL | _HIDDEN_TRANSACTIONAL) == _HIDDEN_TRANSACTIONAL
+        return attributes & TRANSACTIONAL != 0
 
     @property
     def has_producer_id(self) -> bool:
@@ -268,7 +268,7 @@ def set_log_append_time(buf: bytearray | memoryview, ms: int, pos: int = 0) -> N
 def set_transactional(buf: bytearray | memoryview) -> None:
     """Make the batch in ``buf`` one of a transaction of its producer; compute its CRC anew."""
     header = read_header(buf)
-    _ATTRIBUTES.pack_into(buf, _CRC_FROM, header.attributes | _TRANSACTIONAL)
+    _ATTRIBUTES.pack_into(buf, _CRC_FROM, header.attributes | TRANSACTIONAL)
     _set_crc(buf, 0, header.size)
 
 
@@ -281,7 +281,7 @@ def hide_delayed(buf: bytearray | memoryview, ms: int) -> None:
     header = read_header(buf)
     attributes = header.attributes | _CONTROL | _DELAYED
     if header.is_transactional:
-        attributes = attributes & ~_TRANSACTIONAL | _HIDDEN_TRANSACTIONAL
+        attributes = attributes & ~TRANSACTIONAL | _HIDDEN_TRANSACTIONAL
     _ATTRIBUTES.pack_into(buf, _CRC_FROM, attributes)
     _MAX_TIMESTAMP.pack_into(buf, _MAX_TIMESTAMP_AT, ms)
     _set_crc(buf, 0, header.size)

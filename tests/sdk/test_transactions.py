@@ -11,12 +11,10 @@ from qbus.aio import Admin, Producer
 from qbus.clients import ProducerFenced, TransactionAborted
 from qbus.clients.types import GroupMetadata, TopicPartition
 from qbus.errors import QbusError
-from tests.sdk.conftest import create_topic, with_kafka
+from tests.sdk.conftest import create_topic
 from tests.sdk.reading import read, records
 from tests.sdk.sdk_clients import SdkClients
 from tests.support.waiting import eventually
-
-pytestmark = with_kafka  # Qbus has no transactions yet
 
 READ_COMMITTED = {"offset_reset": "earliest", "isolation_level": "read_committed"}
 
