@@ -22,6 +22,7 @@ from mypy_extensions import mypyc_attr
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata.znodes import NO_LEADER
+from qbus.names import INTERNAL_TOPICS
 from qbus.records.control import Marker
 
 from ..log import AppendInfo, EpochEnd, Log, Provenance, Verification
@@ -165,6 +166,7 @@ class Partition:
         "_flushing",
         "_is_held",
         "_is_mirror",
+        "_refuses",
         "_session",
         "_sizes",
         "_storage",
@@ -230,6 +232,7 @@ class Partition:
         self._flusher = flusher
         self._flushing = False
         self._is_held = False  # nothing is appended, so that the log can be closed
+        self._refuses = self._refusal  # what clients' records are refused with
         self._storage = storage
         self._truncating: asyncio.Future[object] | None = None
         self._session = session
@@ -506,8 +509,8 @@ class Partition:
         Raises:
             ApiError: ``error``, NOT_ENOUGH_REPLICAS, or what the log refuses the batch with.
         """
-        if self.error or self._is_held:
-            raise ApiError(self.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.error or self._refuses:
+            raise ApiError(self.error or self._refuses)
         if acks == ACKS_ALL:
             self._check_in_sync()
         info = self.log.append(batch, self.leader_epoch, verification)
@@ -615,8 +618,8 @@ class Partition:
         Raises:
             ApiError: ``error``, NOT_ENOUGH_REPLICAS, or what the log refuses the batches with.
         """
-        if self.error or self._is_held:
-            raise ApiError(self.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.error or self._refuses:
+            raise ApiError(self.error or self._refuses)
         self._check_in_sync()
         log = self.log
         before = log.log_end_offset
@@ -706,10 +709,19 @@ class Partition:
     def hold(self) -> None:
         """Refuse clients' records until :meth:`release`; what was appended is acknowledged."""
         self._is_held = True
+        self._refuses = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def release(self) -> None:
         """Take clients' records again."""
         self._is_held = False
+        self._refuses = self._refusal
+
+    @property
+    def _refusal(self) -> ErrorCode:
+        """What clients may never write to: the topics of the system's own."""
+        if self.topic in INTERNAL_TOPICS:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        return ErrorCode.NONE
 
     @property
     def is_settled(self) -> bool:

@@ -88,9 +88,11 @@ def _to_create(broker: "Broker", request: MetadataRequest) -> list[str]:
         return []
     known = broker.metadata.topics
     wanted = (topic.name for topic in request.topics if topic.topic_id == ZERO_UUID)
-    return list(
-        dict.fromkeys(name for name in wanted if name and name not in known and is_topic_name(name))
-    )
+    return [
+        name
+        for name in dict.fromkeys(wanted)
+        if name and name not in known and is_topic_name(name) and not is_internal(name)
+    ]
 
 
 def _may_create(context: RequestContext, name: str) -> bool:

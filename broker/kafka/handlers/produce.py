@@ -25,6 +25,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qbus.errors import ApiError, ErrorCode
+from qbus.names import INTERNAL_TOPICS
 from qbus.records import Compression, CorruptBatch, Record, iter_records, read_header
 from qbus.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -197,6 +198,10 @@ class _Appends:
             try:
                 if partition is None:
                     raise ApiError(self._replicas.why_missing(key, data.index))
+                if partition.topic in INTERNAL_TOPICS:
+                    raise ApiError(
+                        ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is the system's own"
+                    )
                 if self._context.is_restricted:
                     self._context.authorize(Operation.WRITE, topic_resource(partition.topic))
                 answers.append(self._append(partition, topic, data))

@@ -21,6 +21,7 @@ from qbus.config import Address, BrokerConfig
 from qbus.errors import ErrorCode
 from qbus.wire import API, ApiKey, Struct, decode_response, encode_request
 from qbus.wire.messages import (
+    add_partitions_to_txn,
     alter_configs,
     alter_replica_log_dirs,
     create_partitions,
@@ -50,6 +51,8 @@ ALICE = Principal("User", "alice")
 TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 GROUP_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+TX = transactional_id("tx")
+TX_DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 Asked = tuple[Operation, Resource]
 
@@ -426,9 +429,52 @@ def _share_cases() -> Iterator[Case]:
         yield Case(ApiKey.QUEUE_OFFSETS, 0, request, needed, error)
 
 
-CASES = [*_cases(), *_share_cases()]
+def _transaction_cases() -> Iterator[Case]:
+    producer = {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0}
+    orders = [add_partitions_to_txn.AddPartitionsToTxnTopic(name="orders", partitions=[0])]
+    yield Case(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        3,
+        {f"v3_and_below_{name}": value for name, value in producer.items()}
+        | {"v3_and_below_topics": orders},
+        (Operation.WRITE, TX),
+        TX_DENIED,
+    )
+    transaction = add_partitions_to_txn.AddPartitionsToTxnTransaction(**producer, topics=orders)
+    yield Case(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        5,
+        {"transactions": [transaction]},
+        (Operation.CLUSTER_ACTION, CLUSTER),
+        CLUSTER_DENIED,
+    )
+    yield Case(
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        4,
+        producer | {"group_id": "readers"},
+        (Operation.WRITE, TX),
+        TX_DENIED,
+    )
+    yield Case(ApiKey.END_TXN, 5, producer, (Operation.WRITE, TX), TX_DENIED)
+    yield Case(
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        0,
+        {"transactional_ids": ["tx"]},
+        (Operation.DESCRIBE, TX),
+        TX_DENIED,
+    )
+    yield Case(
+        ApiKey.FIND_COORDINATOR,
+        4,
+        {"coordinator_keys": ["tx"], "key_type": 1},
+        (Operation.DESCRIBE, TX),
+        TX_DENIED,
+    )
 
-HIDES = {ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_CLUSTER}
+
+CASES = [*_cases(), *_share_cases(), *_transaction_cases()]
+
+HIDES = {ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_CLUSTER, ApiKey.LIST_TRANSACTIONS}
 """APIs that leave out what a client may not see, and refuse nothing."""
 
 
@@ -483,8 +529,8 @@ def errors_in(message: object) -> set[ErrorCode]:
         return set()
     names = vars(type(message)).get("__slots__", ())
     found = {error for name in names for error in errors_in(getattr(message, name))}
-    code = getattr(message, "error_code", 0)
-    return found | ({ErrorCode(code)} if code else set())
+    codes = (getattr(message, name) for name in names if name.endswith("error_code"))
+    return found | {ErrorCode(code) for code in codes if code}
 
 
 def state(broker: Broker) -> tuple[object, ...]:

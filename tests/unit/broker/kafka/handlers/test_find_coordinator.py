@@ -9,7 +9,7 @@ from qbus.wire.messages.find_coordinator import FindCoordinatorRequest
 
 from .group_broker import NODE, GroupBroker, versions
 
-GROUP, TRANSACTION, SHARE = 0, 1, 2
+GROUP, SHARE = 0, 2
 SINGLE = [version for version in versions("FIND_COORDINATOR") if version < 4]
 MANY = [version for version in versions("FIND_COORDINATOR") if version >= 4]
 
@@ -37,7 +37,6 @@ async def test_the_only_broker_coordinates_all_groups(version: int) -> None:
 @pytest.mark.parametrize(
     ("key_type", "error"),
     [
-        (TRANSACTION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (SHARE, ErrorCode.INVALID_REQUEST),
         (99, ErrorCode.INVALID_REQUEST),
     ],
