@@ -136,21 +136,13 @@ async def running_broker(
         replicas = ReplicaManager(
             config, logs, metadata, clock, metrics, store, fetchers, ReplicaSessions
         )
-        dead_letters = DeadLetters(config, metadata, replicas)
-        delays = DelayService(clock, dead_letters)
-        queues = QueueService(clock, dead_letters)
-        for service in (delays, queues):
-            replicas.events.subscribe(service)
-            service.register(replicas.tasks, config.log_retention_check_interval_ms / 1000)
         stopping_replicas.push_async_callback(replicas.stop)
-        for stop in (dead_letters.close, delays.stop, queues.stop):
-            stopping_replicas.callback(stop)
+        delays, queues = _hidden_records(config, clock, metadata, replicas, stopping_replicas)
         log_parts = LogParts(clock, metadata, controller, replicas.tasks)
         transactions = _transactions(
             config, store, metadata, log_parts, replicas, stopping_replicas
         )
-        offset_log = _offset_log(config, log_parts, replicas, groups, stopping_replicas)
-        groups.use_log(OffsetLog(offset_log, metadata.topics))
+        _keep_offsets(config, log_parts, metadata, replicas, groups, stopping_replicas)
         shares = _share_coordinator(store, metadata, config, clock, groups, replicas)
         requests = _share_requests(config, metadata, replicas, queues, stopping_replicas)
         await replicas.start()
@@ -189,6 +181,25 @@ async def running_broker(
         yield broker
 
 
+def _hidden_records(
+    config: BrokerConfig,
+    clock: Clock,
+    metadata: MetadataCache,
+    replicas: ReplicaManager[ReplicaSessions],
+    stopping: AsyncExitStack,
+) -> tuple[DelayService, QueueService]:
+    """What keeps its state in hidden records of the partitions: delayed records, and queues."""
+    dead_letters = DeadLetters(config, metadata, replicas)
+    delays = DelayService(clock, dead_letters)
+    queues = QueueService(clock, dead_letters)
+    for service in (delays, queues):
+        replicas.events.subscribe(service)
+        service.register(replicas.tasks, config.log_retention_check_interval_ms / 1000)
+    for stop in (dead_letters.close, delays.stop, queues.stop):
+        stopping.callback(stop)
+    return delays, queues
+
+
 class _Transactions(NamedTuple):
     """The transaction coordinator, and what it needs."""
 
@@ -214,14 +225,15 @@ def _transactions(
     return _Transactions(coordinator, peers, producer_ids)
 
 
-def _offset_log(
+def _keep_offsets(
     config: BrokerConfig,
     parts: LogParts,
+    metadata: MetadataCache,
     replicas: ReplicaManager[ReplicaSessions],
     groups: GroupCoordinator,
     stopping: AsyncExitStack,
-) -> InternalLog[OffsetsMachine]:
-    """Committed offsets in a log, if that is configured; they are moved when it is changed."""
+) -> None:
+    """Keep committed offsets in a log, if that is configured; they move when it is changed."""
     log = InternalLog(
         parts,
         partial(offsets_topic, config),
@@ -231,7 +243,7 @@ def _offset_log(
     )
     replicas.events.subscribe(log)
     stopping.push_async_callback(log.stop)
-    return log
+    groups.use_log(OffsetLog(log, metadata.topics))
 
 
 def _complete(

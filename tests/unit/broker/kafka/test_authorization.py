@@ -430,7 +430,11 @@ def _share_cases() -> Iterator[Case]:
 
 
 def _transaction_cases() -> Iterator[Case]:
-    producer = {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0}
+    producer: dict[str, Any] = {
+        "transactional_id": "tx",
+        "producer_id": 1,
+        "producer_epoch": 0,
+    }
     orders = [add_partitions_to_txn.AddPartitionsToTxnTopic(name="orders", partitions=[0])]
     yield Case(
         ApiKey.ADD_PARTITIONS_TO_TXN,

@@ -191,7 +191,8 @@ class TestAdding:
         shell.add(producer, T0)
         shell.reload()
         known = shell.machine.transactions[TX]
-        assert (known.partitions, known.groups) == ({T0}, {"g"})
+        assert known.partitions == {T0}
+        assert known.groups == {"g"}
         shell.end(producer)
         ((ending, _),) = shell.decided
         assert ending.groups == {"g"}
@@ -235,7 +236,8 @@ class TestEndingWithANewEpoch:
         ((ending, reason),) = shell.decided
         assert reason is Reason.ASKED
         assert ending.is_committed is commit
-        assert (ending.epoch, ending.partitions) == (1, {T0, T1})
+        assert ending.epoch == 1
+        assert ending.partitions == {T0, T1}
         assert shell.told()
         assert shell.state() is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
         assert shell.identity() == (100, 1)
