@@ -34,6 +34,7 @@ class DelayedLoad:
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 5,
+                "batch.size": 65_536,  # below any segment here, however long a broker was away
                 "message.timeout.ms": 120_000,
                 "reconnect.backoff.max.ms": 200,
             }
