@@ -2,8 +2,8 @@
 
 An assignor sees all members at once. *uniform* gives every member as many partitions as any other
 that reads the same topics, within one, and moves as few as that allows. *range* gives each member a
-run of neighbouring partitions of every topic, and members of topics with equally many partitions the
-same runs, so that what belongs together by its key is read together.
+run of neighbouring partitions of every topic, and members of topics with equally many partitions
+the same runs, so that what belongs together by its key is read together.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -46,7 +46,7 @@ def range_(readers: Collection[Reader], sizes: Mapping[bytes, int]) -> dict[str,
     Static members are ordered by their instance, so that a restart changes nothing.
     """
     assigned: dict[str, set[TopicPartition]] = {reader.member_id: set() for reader in readers}
-    ordered = sorted(readers, key=lambda reader: (reader.instance_id or reader.member_id))
+    ordered = sorted(readers, key=lambda reader: reader.instance_id or reader.member_id)
     for topic, size in sizes.items():
         members = [reader.member_id for reader in ordered if topic in reader.topics]
         if not members:
@@ -64,9 +64,7 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": uniform, "range": range_}
 """The assignors by the names that members ask for."""
 
 
-def _equal_shares(
-    readers: Collection[Reader], sizes: Mapping[bytes, int]
-) -> dict[str, Partitions]:
+def _equal_shares(readers: Collection[Reader], sizes: Mapping[bytes, int]) -> dict[str, Partitions]:
     """All members read the same topics: each gets the same number of partitions, within one."""
     wanted = next(iter(readers)).topics if readers else frozenset()
     free = {(topic, index) for topic in wanted for index in range(sizes.get(topic, 0))}

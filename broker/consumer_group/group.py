@@ -48,10 +48,10 @@ from ..group.requests import (
     SyncResult,
 )
 from ..group.state import GroupState
+from ..regular_expression import RegularExpression
 from .assignors import ASSIGNORS, Partitions, Reader, TopicPartition
 from .member import JOIN, LEAVE, LEAVE_STATIC, NONE, Classic, Member, MemberState
 from .nodes import encode_group, encode_member, group_path, member_path
-from .topic_pattern import InvalidPattern, TopicPattern
 
 _MEMBERS_PER_SECOND: Final = 500
 """A group of so many members is assigned anew once a second at most, a smaller one more often."""
@@ -104,7 +104,8 @@ class ConsumerGroup:
         self._members: dict[str, Member] = {}
         self._instances: dict[str, str] = {}
         self._holders: dict[TopicPartition, str] = {}
-        self._patterns: dict[str, TopicPattern] = {}
+        self._patterns: dict[str, RegularExpression] = {}
+        self._former_epoch = epoch  # before the present event
         self._assign_at = -math.inf
         self._state = GroupState.EMPTY
         self._is_changed = False
@@ -407,9 +408,7 @@ class ConsumerGroup:
             self._remove(member)
             self._begin_epoch()
             self._assign(now)
-        return ConsumerHeartbeatResult(
-            ErrorCode.NONE, None, request.member_id, request.epoch
-        )
+        return ConsumerHeartbeatResult(ErrorCode.NONE, None, request.member_id, request.epoch)
 
     # Members of the classic protocol
 
@@ -456,7 +455,10 @@ class ConsumerGroup:
             if request.member_id:
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
             return self._enter_new(member_id, request.instance_id)
-        return self._member(request.member_id, request.instance_id)
+        member = self._member(request.member_id, request.instance_id)
+        if member.classic is None and not member.has_left:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is no classic member")
+        return member
 
     def _enter_new(self, member_id: str, instance_id: str | None) -> Member:
         self._check_size()
@@ -627,21 +629,19 @@ class ConsumerGroup:
             return
         member.matching = frozenset(filter(matches, self._catalog.names()))
 
-    def _compiled(self, pattern: str) -> TopicPattern:
+    def _compiled(self, pattern: str) -> RegularExpression:
         known = self._patterns.get(pattern)
         if known is None:
             used = {member.pattern for member in self._members.values()}
             self._patterns = {key: value for key, value in self._patterns.items() if key in used}
-            try:
-                known = self._patterns[pattern] = TopicPattern(pattern)
-            except InvalidPattern as error:
-                raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+            known = self._patterns[pattern] = RegularExpression(pattern)
         return known
 
     # Assignments
 
     def _begin_epoch(self) -> None:
-        self.epoch += 1
+        """Begin a new epoch, one for all that an event changes."""
+        self.epoch = self._former_epoch + 1
         self._node = None
         self._is_changed = True
 
@@ -755,6 +755,7 @@ class ConsumerGroup:
         if not self._is_changed:
             return self._effects
         self._is_changed = False
+        self._former_epoch = self.epoch
         before, self._state = self._state, self._find_state()
         first: list[Effect] = [Save()]
         if self._state is not before:

@@ -1,10 +1,10 @@
 """Groups of both protocols: how a group is restored, and how it changes from one to the other.
 
 A group without members takes the protocol of whoever joins it. With members,
-``group.consumer.migration.policy`` decides: *upgrade* lets a member of KIP-848 join a classic group,
-which is then one of KIP-848 with classic members in it; *downgrade* makes it a classic one again when
-the last member of KIP-848 is gone; *bidirectional* allows both, *disabled* none. So the consumers of a
-group can be restarted one by one with another protocol, in either direction.
+``group.consumer.migration.policy`` decides: *upgrade* lets a member of KIP-848 join a classic
+group, which is then one of KIP-848 with classic members in it; *downgrade* makes it a classic one
+again when the last member of KIP-848 is gone; *bidirectional* allows both, *disabled* none. So the
+consumers of a group can be restarted one by one with another protocol, in either direction.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -95,8 +95,8 @@ class ConsumerGroups:
         """Return the group that takes a request in the place of ``group``, which does not.
 
         Raises:
-            ApiError: UNKNOWN_MEMBER_ID, only a member that joins changes a group; GROUP_ID_NOT_FOUND,
-                the group has members and stays a classic one.
+            ApiError: UNKNOWN_MEMBER_ID, only a member that joins changes a group;
+                GROUP_ID_NOT_FOUND, the group has members and stays a classic one.
         """
         if isinstance(group, ConsumerGroup):
             return self._classic(group, (), now)

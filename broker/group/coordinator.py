@@ -83,9 +83,7 @@ class GroupCoordinator:
         self._config = config
         self._ownership = owners = Ownership(config.node_id, metadata)
         self._store = store
-        self._registry = GroupRegistry(
-            store, metadata.topics, owners, config, clock, timers, kinds
-        )
+        self._registry = GroupRegistry(store, metadata.topics, owners, config, clock, timers, kinds)
         self._committed = CommittedOffsets(self._registry)
         self._homes: OffsetHomes | None = None
         self._failover = CoordinatorFailover(self._registry, owners, store, clock, timers)

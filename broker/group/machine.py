@@ -1,10 +1,10 @@
 """What the registry asks of a group, of whatever kind it is.
 
 A group follows one of two protocols. In the classic one (:mod:`.group`) a member assigns the
-partitions; in that of KIP-848 the broker does. Both are pure state machines over the same fence, the
-same writer and the same committed offsets, and a group may change from one to the other while it has
-members. The registry knows the two only by the protocols below: this package does not import the
-second kind, which stands on it.
+partitions; in that of KIP-848 the broker does. Both are pure state machines over the same fence,
+the same writer and the same committed offsets, and a group may change from one to the other while
+it has members. The registry knows the two only by the protocols below: this package does not import
+the second kind, which stands on it.
 """
 
 from collections.abc import Collection, Mapping

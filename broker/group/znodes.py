@@ -346,9 +346,9 @@ class GroupChange:
     """A change of a group to store.
 
     ``image`` is set if the group itself changed; ``since_ms`` is when it entered its state.
-    ``nodes`` is what else is stored then, all of it, by path below the group's node. ``offsets``
-    are to be stored, or deleted (None). ``pending`` are what transactions bring, by producer; None:
-    the transaction is over. ``remove`` deletes the whole group.
+    ``offsets`` are to be stored, or deleted (None). ``pending`` are what transactions bring, by
+    producer; None: the transaction is over. ``remove`` deletes the whole group. ``nodes`` is what
+    else is stored with the image, all of it, by path below the group's node.
     """
 
     image: GroupImage | None = None

@@ -1,9 +1,9 @@
 """DescribeGroups (key 15): a group's state and members.
 
 What members support and were assigned is told while the group is stable. A group that does not
-exist is Dead, and from version 6 on GROUP_ID_NOT_FOUND as well (KIP-1043); so is one of the consumer
-protocol (KIP-848), which ConsumerGroupDescribe describes. Version 3 tells on request what the client
-may do.
+exist is Dead, and from version 6 on GROUP_ID_NOT_FOUND as well (KIP-1043); so is one of the
+consumer protocol (KIP-848), which ConsumerGroupDescribe describes. Version 3 tells on request what
+the client may do.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,8 @@
 """ListGroups (key 16): the groups that this broker coordinates; clients ask all brokers.
 
-Version 4 asks for those in given states (KIP-518), version 5 for those of given types: classic ones,
-those of the consumer protocol (KIP-848), and share groups. Filters do not mind upper and lower case.
+Version 4 asks for those in given states (KIP-518), version 5 for those of given types: classic
+ones, those of the consumer protocol (KIP-848), and share groups. Filters do not mind upper and
+lower case.
 """
 
 from typing import TYPE_CHECKING, Final

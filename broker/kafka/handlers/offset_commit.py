@@ -1,8 +1,9 @@
 """OffsetCommit (key 8): a group's positions, stored before they are acknowledged.
 
 Versions 2 to 4 may set a retention; version 6 tells leader epochs, 7 static members. Version 9
-answers GROUP_ID_NOT_FOUND where older ones get ILLEGAL_GENERATION, and STALE_MEMBER_EPOCH to members
-of groups of the consumer protocol (KIP-848). Version 10 names topics by id. Generation -1 is a commit without membership, which only an empty group takes.
+answers GROUP_ID_NOT_FOUND where older ones get ILLEGAL_GENERATION, and STALE_MEMBER_EPOCH to
+members of groups of the consumer protocol (KIP-848). Version 10 names topics by id. Generation -1
+is a commit without membership, which only an empty group takes.
 """
 
 from typing import TYPE_CHECKING

@@ -3,8 +3,8 @@
 Null topics mean all, from version 2 on, which also has one error for the whole group; in version 1
 each partition tells it. Version 5 brings leader epochs. Version 7 may wish for stable offsets only:
 a partition for which an open transaction brings another offset is answered UNSTABLE_OFFSET_COMMIT
-(KIP-447). From version 8 on many groups are asked for at once (KIP-709). Version 9
-tells which member asks, in which epoch (KIP-848): UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH refuse
+(KIP-447). From version 8 on many groups are asked for at once (KIP-709). Version 9 tells which
+member asks, in which epoch (KIP-848): UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH refuse
 it. Version 10 names topics by id.
 """
 

@@ -476,7 +476,29 @@ def _transaction_cases() -> Iterator[Case]:
     )
 
 
-CASES = [*_cases(), *_share_cases(), *_transaction_cases()]
+def _consumer_cases() -> Iterator[Case]:
+    yield Case(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        1,
+        {
+            "group_id": "readers",
+            "member_id": "m",
+            "rebalance_timeout_ms": 1000,
+            "subscribed_topic_names": ["orders"],
+        },
+        (Operation.READ, READERS),
+        GROUP_DENIED,
+    )
+    yield Case(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        1,
+        {"group_ids": ["readers"]},
+        (Operation.DESCRIBE, READERS),
+        GROUP_DENIED,
+    )
+
+
+CASES = [*_cases(), *_consumer_cases(), *_share_cases(), *_transaction_cases()]
 
 HIDES = {ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_CLUSTER, ApiKey.LIST_TRANSACTIONS}
 """APIs that leave out what a client may not see, and refuse nothing."""

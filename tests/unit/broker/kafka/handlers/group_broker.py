@@ -5,7 +5,8 @@ from inspect import isawaitable
 from types import SimpleNamespace
 from typing import Any
 
-from qbus.broker.group import Offset
+from qbus.broker.consumer_group import ConsumerGroups
+from qbus.broker.group import GroupCoordinator, Offset
 from qbus.broker.kafka.context import RequestContext
 from qbus.broker.metadata.image import BrokerInfo
 from qbus.broker.net.peer import Peer
@@ -39,10 +40,20 @@ class FakeTransactions:
         return self.answer
 
 
+class _Shell(Shell):
+    """A coordinator of groups of both protocols."""
+
+    def _coordinator(self) -> GroupCoordinator:
+        kinds = ConsumerGroups(self.config, self.metadata)
+        return GroupCoordinator(
+            self.store, self.metadata, self.config, self.clock, timers=self.timers, kinds=kinds
+        )
+
+
 class GroupBroker:
     def __init__(self, **config: object) -> None:
         self.transactions = FakeTransactions()
-        self.shell = Shell(node_id=NODE.id, **config)
+        self.shell = _Shell(node_id=NODE.id, **config)
         self.metadata = self.shell.metadata
         self.brokers = self.metadata.brokers = {NODE.id: NODE}
         shell = self.shell

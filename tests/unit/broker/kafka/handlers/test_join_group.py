@@ -2,6 +2,7 @@
 
 import pytest
 
+from qbus.broker.group import Group
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.heartbeat import HeartbeatRequest
 
@@ -63,7 +64,7 @@ async def test_without_a_rebalance_timeout_the_sessions_is_taken(
     await broker.join(version, session_timeout_ms=12_345, rebalance_timeout_ms=rebalance_ms)
 
     group = await broker.shell.groups.describe("g")
-    assert group is not None
+    assert isinstance(group, Group)
     assert [member.rebalance_timeout_ms for member in group.members] == [12_345]
 
 

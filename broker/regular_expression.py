@@ -1,61 +1,102 @@
-"""Regular expressions over the names of topics, as RE2 means them, that cannot hang.
+"""Regular expressions as RE2 means them, that cannot hang.
 
-A member of a group subscribes to a pattern, and the broker finds the topics that match it as a whole.
-Any client can send any pattern, so a matcher that goes back and tries again is out of the question:
-it may take exponential time. This one follows all alternatives at once, as RE2 does: matching takes
-time proportional to the length of the name times the size of the pattern, whatever the pattern.
+A member of a group subscribes to an expression, and the broker finds the topics that match it as a
+whole (KIP-848); tools ask for the transactions whose ids match one. Any client can send any
+expression, so a matcher that goes back and tries again is out of the question: it may take
+exponential time. This one follows all alternatives at once, as RE2 does: matching takes time
+proportional to the length of the text times the size of the expression, whatever the expression.
 
 What is understood: literals, ``.``, classes such as ``[a-z_]``, ``[^-]`` and ``[[:alpha:]]``, the
-escapes ``\\d \\D \\w \\W \\s \\S``, groups (also named ones, and ``(?:...)``), ``|``, ``* + ?``
-and ``{m,n}`` with their lazy forms, ``^ $ \\A \\z``, ``\\Q...\\E``, and the flags ``(?i)``, ``(?s)``,
-``(?m)`` and ``(?U)`` in front. Names of topics have no line ends and match as a whole, so all but
-``(?i)`` change nothing. Back references and assertions about what is beside, which RE2 has not either,
-are refused; so are ``\\b``, Unicode classes and patterns that become more than
-:data:`MAX_INSTRUCTIONS` instructions.
+escapes ``\\d \\D \\w \\W \\s \\S``, groups (also named ones, and ``(?:...)``), ``|``, ``* + ?`` and
+``{m,n}`` with their lazy forms, ``^ $ \\A \\z``, ``\\Q...\\E``, and the flags ``(?i)``, ``(?s)``,
+``(?m)`` and ``(?U)`` in front. Texts match as a whole, so lazy forms and ``(?U)`` change nothing;
+nor does ``(?m)``, as the names that are matched have no line ends. Back references and assertions
+about what is beside, which RE2 has not either, are refused; so are ``\\b``, Unicode classes and
+what becomes more than :data:`MAX_INSTRUCTIONS` instructions.
 """
 
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final, NamedTuple
 
-from qbus.errors import QbusError
+from qbus.errors import ApiError, ErrorCode
 
-MAX_PATTERN: Final = 4096  # characters
+MAX_LENGTH: Final = 4096  # characters
 MAX_INSTRUCTIONS: Final = 2000
 _MAX_REPEAT: Final = 1000  # RE2's limit
 _MAX_DEPTH: Final = 100
-_MAX_STEPS: Final = 20_000  # remembered steps of one pattern
+_MAX_REMEMBERED: Final = 20_000  # steps of one expression
+_LAST_CHARACTER: Final = 0x10FFFF
+_MAX_FOLDED: Final = 1000  # characters of a range whose other cases are looked for
 
-_NAME_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "._-")
+Characters = tuple[tuple[int, int], ...]
+"""A set of characters: ranges of their numbers, both ends included, in order and apart."""
+
+
+def _set(ranges: Iterable[tuple[int, int]]) -> Characters:
+    """Order ranges, and join those that touch."""
+    joined: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if joined and low <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
+        else:
+            joined.append((low, high))
+    return tuple(joined)
+
+
+def _of(text: str) -> Characters:
+    return _set((ord(character), ord(character)) for character in text)
+
+
+def _all_but(characters: Characters) -> Characters:
+    found, begin = [], 0
+    for low, high in characters:
+        if begin < low:
+            found.append((begin, low - 1))
+        begin = high + 1
+    if begin <= _LAST_CHARACTER:
+        found.append((begin, _LAST_CHARACTER))
+    return tuple(found)
+
+
+def _contains(characters: Characters, code: int) -> bool:
+    return any(low <= code <= high for low, high in characters)
+
+
 _CLASSES: Final = {
-    "d": frozenset(string.digits),
-    "w": frozenset(string.ascii_letters + string.digits + "_"),
-    "s": frozenset("\t\n\f\r "),
+    "d": _of(string.digits),
+    "w": _of(string.ascii_letters + string.digits + "_"),
+    "s": _of("\t\n\f\r "),
 }
 _POSIX: Final = {
-    "alnum": frozenset(string.ascii_letters + string.digits),
-    "alpha": frozenset(string.ascii_letters),
-    "ascii": frozenset(map(chr, range(128))),
-    "blank": frozenset("\t "),
-    "cntrl": frozenset([*map(chr, range(32)), "\x7f"]),
-    "digit": frozenset(string.digits),
-    "graph": frozenset(map(chr, range(33, 127))),
-    "lower": frozenset(string.ascii_lowercase),
-    "print": frozenset(map(chr, range(32, 127))),
-    "punct": frozenset(string.punctuation),
-    "space": frozenset("\t\n\v\f\r "),
-    "upper": frozenset(string.ascii_uppercase),
+    "alnum": _of(string.ascii_letters + string.digits),
+    "alpha": _of(string.ascii_letters),
+    "ascii": ((0, 127),),
+    "blank": _of("\t "),
+    "cntrl": ((0, 31), (127, 127)),
+    "digit": _of(string.digits),
+    "graph": ((33, 126),),
+    "lower": _of(string.ascii_lowercase),
+    "print": ((32, 126),),
+    "punct": _of(string.punctuation),
+    "space": _of("\t\n\v\f\r "),
+    "upper": _of(string.ascii_uppercase),
     "word": _CLASSES["w"],
-    "xdigit": frozenset(string.hexdigits),
+    "xdigit": _of(string.hexdigits),
 }
+_NAME: Final = frozenset(string.ascii_letters + string.digits + "_")
 _CONTROLS: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _FLAGS: Final = frozenset("imsU")
-_ANY: Final = _NAME_CHARACTERS
+_ALL: Final = _all_but(())
+_NO_LINE_END: Final = _all_but(_of("\n"))
 
 
-class InvalidPattern(QbusError):  # noqa: N818 - what it is
-    """An expression that cannot be read, or that is not supported; the message says where."""
+class InvalidRegularExpression(ApiError):  # noqa: N818 - what it is
+    """An expression that cannot be read, or is not supported (INVALID_REGULAR_EXPRESSION)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
 
 
 class _Kind(Enum):
@@ -63,7 +104,7 @@ class _Kind(Enum):
 
     CHARACTER = "take a character of a set"
     SPLIT = "go on at several places"
-    START = "go on at the start of the name only"
+    START = "go on at the start of the text only"
     END = "go on at its end only"
     MATCH = "nothing follows"
 
@@ -71,7 +112,7 @@ class _Kind(Enum):
 class _Instruction(NamedTuple):
     kind: _Kind
     following: tuple[int, ...] = ()
-    characters: frozenset[str] = frozenset()
+    characters: Characters = ()
 
 
 Emit = Callable[["_Program", int], int]
@@ -89,18 +130,18 @@ class _Program:
         """Write a part. The count bounds repetitions of what is empty, too."""
         self._parts += 1
         if self._parts > 10 * MAX_INSTRUCTIONS:
-            raise InvalidPattern("the pattern is too large: it repeats too much")
+            raise InvalidRegularExpression("the expression is too large: it repeats too much")
         return part(self, following)
 
     def add(self, instruction: _Instruction) -> int:
         if len(self.instructions) >= MAX_INSTRUCTIONS:
-            raise InvalidPattern(
-                f"the pattern is too large: it becomes more than {MAX_INSTRUCTIONS} instructions"
+            raise InvalidRegularExpression(
+                f"the expression is too large: it becomes more than {MAX_INSTRUCTIONS} instructions"
             )
         self.instructions.append(instruction)
         return len(self.instructions) - 1
 
-    def characters(self, following: int, characters: frozenset[str]) -> int:
+    def characters(self, following: int, characters: Characters) -> int:
         return self.add(_Instruction(_Kind.CHARACTER, (following,), characters))
 
     def split(self, *following: int) -> int:
@@ -130,42 +171,58 @@ class _Program:
         return found, 0 in seen
 
 
-class TopicPattern:
+class RegularExpression:
     """A compiled expression.
 
     Raises:
-        InvalidPattern: it cannot be read, is not supported, or is too large.
+        InvalidRegularExpression: it cannot be read, is not supported, or is too large.
     """
 
     def __init__(self, pattern: str) -> None:
-        if len(pattern) > MAX_PATTERN:
-            raise InvalidPattern(f"a pattern has at most {MAX_PATTERN} characters")
+        if len(pattern) > MAX_LENGTH:
+            raise InvalidRegularExpression(f"an expression has at most {MAX_LENGTH} characters")
         self.pattern = pattern
         program = _Program()
         begin = _Parser(pattern).parse()(program, 0)
+        _, self._is_empty = program.reach(begin, at_start=True, at_end=True)
         self._start, _ = program.reach(begin, at_start=True, at_end=False)
+        self._characters: dict[int, Characters] = {}
         self._follow: dict[int, int] = {}
         self._last = 0
-        self._masks = dict.fromkeys(_NAME_CHARACTERS, 0)
-        self._steps: dict[tuple[int, str], int] = {}
+        self._masks: dict[str, int] = {}
+        self._steps: dict[int, int] = {}
         for here, (kind, following, characters) in enumerate(program.instructions):
-            if kind is not _Kind.CHARACTER:
-                continue
-            self._follow[here], _ = program.reach(following[0], at_start=False, at_end=False)
-            _, is_last = program.reach(following[0], at_start=False, at_end=True)
-            self._last |= is_last << here
-            for character in characters & _NAME_CHARACTERS:
-                self._masks[character] |= 1 << here
+            if kind is _Kind.CHARACTER:
+                self._characters[here] = characters
+                self._follow[here], _ = program.reach(following[0], at_start=False, at_end=False)
+                _, is_last = program.reach(following[0], at_start=False, at_end=True)
+                self._last |= is_last << here
 
-    def matches(self, name: str) -> bool:
-        """Whether the pattern matches a topic's name as a whole."""
+    def matches(self, text: str) -> bool:
+        """Whether the expression matches a text as a whole."""
+        if not text:
+            return self._is_empty
         masks, waiting, last = self._masks, self._start, 0
-        for character in name:
-            last = waiting & masks.get(character, 0)
+        for character in text:
+            mask = masks.get(character)
+            if mask is None:
+                mask = self._mask(character)
+            last = waiting & mask
             if not last:
                 return False
             waiting = self._after(last)
         return bool(last & self._last)
+
+    def _mask(self, character: str) -> int:
+        """Return which instructions take a character."""
+        code, mask = ord(character), 0
+        for here, characters in self._characters.items():
+            if _contains(characters, code):
+                mask |= 1 << here
+        if len(self._masks) >= _MAX_REMEMBERED:
+            self._masks.clear()
+        self._masks[character] = mask
+        return mask
 
     def _after(self, taken: int) -> int:
         """Return what may come after characters were taken by these instructions."""
@@ -177,7 +234,7 @@ class TopicPattern:
             lowest = left & -left
             following |= self._follow[lowest.bit_length() - 1]
             left ^= lowest
-        if len(self._steps) >= _MAX_STEPS:
+        if len(self._steps) >= _MAX_REMEMBERED:
             self._steps.clear()
         self._steps[taken] = following
         return following
@@ -190,7 +247,7 @@ def _nothing(_: _Program, following: int) -> int:
     return following
 
 
-def _one_of(characters: frozenset[str]) -> Emit:
+def _one_of(characters: Characters) -> Emit:
     return lambda program, following: program.characters(following, characters)
 
 
@@ -238,6 +295,7 @@ class _Parser:
         self._at = 0
         self._depth = 0
         self._ignores_case = False
+        self._takes_line_ends = False
 
     def parse(self) -> Emit:
         part = self._alternatives()
@@ -249,11 +307,11 @@ class _Parser:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise self._error("groups are nested too deeply")
-        ignores_case = self._ignores_case
+        flags = self._ignores_case, self._takes_line_ends
         parts = [self._sequence()]
         while self._takes("|"):
             parts.append(self._sequence())
-        self._ignores_case = ignores_case  # flags hold until the end of their group
+        self._ignores_case, self._takes_line_ends = flags  # until the end of their group
         self._depth -= 1
         return parts[0] if len(parts) == 1 else _any_of(parts)
 
@@ -261,9 +319,10 @@ class _Parser:
         parts: list[Emit] = []
         while self._at < len(self._pattern) and self._peek() not in "|)":
             if self._takes("\\Q"):
-                parts += [self._literal(character) for character in self._quoted()]
-                continue
-            part = self._atom()
+                *before, part = [_nothing, *map(self._literal, self._quoted())]
+                parts += before
+            else:
+                part = self._atom()
             while (bounds := self._bounds()) is not None:
                 part = _repeated(part, *bounds)
             parts.append(part)
@@ -273,29 +332,38 @@ class _Parser:
         character = self._next()
         match character:
             case "(":
-                return self._group()
+                part = self._group()
             case "[":
-                return _one_of(self._class())
+                part = _one_of(self._class())
             case "\\":
-                return self._escape()
+                part = self._escape()
             case ".":
-                return _one_of(_ANY)
+                part = _one_of(_ALL if self._takes_line_ends else _NO_LINE_END)
             case "^":
-                return _assertion(_Kind.START)
+                part = _assertion(_Kind.START)
             case "$":
-                return _assertion(_Kind.END)
+                part = _assertion(_Kind.END)
             case "*" | "+" | "?":
                 raise self._error(f"nothing to repeat before {character}")
-        return self._literal(character)
+            case _:
+                part = self._literal(character)
+        return part
 
     def _literal(self, character: str) -> Emit:
-        return _one_of(self._cased(frozenset(character)))
+        return _one_of(self._cased(_of(character)))
 
-    def _cased(self, characters: frozenset[str]) -> frozenset[str]:
+    def _cased(self, characters: Characters) -> Characters:
+        """Add the other cases of characters, where case is ignored."""
         if not self._ignores_case:
             return characters
-        lower, upper = map(str.lower, characters), map(str.upper, characters)
-        return characters.union(lower, upper)
+        others = [
+            (ord(other), ord(other))
+            for low, high in characters
+            for code in range(low, min(high, low + _MAX_FOLDED) + 1)
+            for other in {chr(code).lower(), chr(code).upper()}
+            if len(other) == 1
+        ]
+        return _set([*characters, *others])
 
     def _bounds(self) -> tuple[int, int | None] | None:
         """Read how often what came before may be there; None: nothing is said."""
@@ -332,7 +400,7 @@ class _Parser:
         return least, most
 
     def _group(self) -> Emit:
-        ignores_case = self._ignores_case
+        flags = self._ignores_case, self._takes_line_ends
         if self._takes("?"):
             if self._takes("P<") or (self._peek_all("<") and not self._is_lookbehind()):
                 self._takes("<")
@@ -342,7 +410,7 @@ class _Parser:
         part = self._alternatives()
         if not self._takes(")"):
             raise self._error("a group is not closed")
-        self._ignores_case = ignores_case
+        self._ignores_case, self._takes_line_ends = flags
         return part
 
     def _is_lookbehind(self) -> bool:
@@ -351,7 +419,7 @@ class _Parser:
     def _name(self) -> None:
         end = self._pattern.find(">", self._at)
         name = self._pattern[self._at : end] if end > self._at else ""
-        if not name or not all(character in _POSIX["word"] for character in name):
+        if not name or not all(character in _NAME for character in name):
             raise self._error("a group's name is made of letters, digits and underscores")
         self._at = end + 1
 
@@ -361,7 +429,10 @@ class _Parser:
         while self._at < len(self._pattern):
             character = self._next()
             if character in _FLAGS:
-                self._ignores_case = is_on if character == "i" else self._ignores_case
+                if character == "i":
+                    self._ignores_case = is_on
+                elif character == "s":
+                    self._takes_line_ends = is_on
             elif character == "-" and is_on:
                 is_on = False
             elif character in ":)":
@@ -379,19 +450,18 @@ class _Parser:
                 return _assertion(_Kind.END)
         return _one_of(self._escaped(character))
 
-    def _escaped(self, character: str) -> frozenset[str]:
+    def _escaped(self, character: str) -> Characters:
         """The characters that an escape stands for, inside and outside of classes."""
         lower = character.lower()
         if lower in _CLASSES:
-            characters = _CLASSES[lower]
-            return characters if character == lower else _NAME_CHARACTERS - characters
+            return _CLASSES[lower] if character == lower else _all_but(_CLASSES[lower])
         if character in _CONTROLS:
-            return frozenset(_CONTROLS[character])
+            return _of(_CONTROLS[character])
         if character == "x":
-            return self._cased(frozenset(self._hexadecimal()))
-        if character in _POSIX["alnum"] or ord(character) >= 128:
+            return self._cased(_of(self._hexadecimal()))
+        if character.isalnum() or ord(character) >= 128:
             raise self._error(f"the escape \\{character} is not supported")
-        return frozenset(character)
+        return _of(character)
 
     def _hexadecimal(self) -> str:
         if self._takes("{"):
@@ -417,47 +487,46 @@ class _Parser:
         self._at = min(end + 2, len(self._pattern))
         return text
 
-    def _class(self) -> frozenset[str]:
+    def _class(self) -> Characters:
         is_negated = self._takes("^")
-        found: set[str] = set()
+        found: list[tuple[int, int]] = []
         is_first = True
         while is_first or not self._takes("]"):
             is_first = False
             if self._takes("[:"):
-                found |= self._posix()
+                found += self._posix()
                 continue
             low = self._class_item()
-            if len(low) == 1 and self._peek_all("-") and not self._peek_all("-]"):
+            if _is_single(low) and self._peek_all("-") and not self._peek_all("-]"):
                 self._at += 1
-                high = self._class_item()
-                found |= self._range(low, high)
+                found.append(self._range(low, self._class_item()))
             else:
-                found |= low
-        characters = self._cased(frozenset(found))
-        return _NAME_CHARACTERS - characters if is_negated else characters
+                found += low
+        characters = self._cased(_set(found))
+        return _all_but(characters) if is_negated else characters
 
-    def _class_item(self) -> frozenset[str]:
+    def _class_item(self) -> Characters:
         character = self._next("a class is not closed")
         if character == "\\":
             return self._escaped(self._next("a class is not closed"))
-        return frozenset(character)
+        return _of(character)
 
-    def _range(self, low: frozenset[str], high: frozenset[str]) -> frozenset[str]:
-        if len(high) != 1:
+    def _range(self, low: Characters, high: Characters) -> tuple[int, int]:
+        if not _is_single(high):
             raise self._error("a range of a class ends with one character")
-        (first,), (last,) = low, high
+        first, last = low[0][0], high[0][0]
         if first > last:
-            raise self._error(f"the range {first}-{last} is empty")
-        return frozenset(one for one in _NAME_CHARACTERS if first <= one <= last)
+            raise self._error(f"the range {chr(first)}-{chr(last)} is empty")
+        return first, last
 
-    def _posix(self) -> frozenset[str]:
+    def _posix(self) -> Characters:
         end = self._pattern.find(":]", self._at)
         name = self._pattern[self._at : max(end, self._at)]
         characters = _POSIX.get(name.removeprefix("^"))
         if end < 0 or characters is None:
             raise self._error("there is no such class")
         self._at = end + 2
-        return _NAME_CHARACTERS - characters if name.startswith("^") else characters
+        return _all_but(characters) if name.startswith("^") else characters
 
     # Reading
 
@@ -473,15 +542,19 @@ class _Parser:
             self._at += len(text)
         return is_there
 
-    def _next(self, otherwise: str = "the pattern ends too early") -> str:
+    def _next(self, otherwise: str = "the expression ends too early") -> str:
         if self._at >= len(self._pattern):
             raise self._error(otherwise)
         self._at += 1
         return self._pattern[self._at - 1]
 
-    def _error(self, message: str) -> InvalidPattern:
-        return InvalidPattern(f"{message} (at {self._at} of the pattern)")
+    def _error(self, message: str) -> InvalidRegularExpression:
+        return InvalidRegularExpression(f"{message} (at {self._at} of the expression)")
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 4
+
+
+def _is_single(characters: Characters) -> bool:
+    return len(characters) == 1 and characters[0][0] == characters[0][1]

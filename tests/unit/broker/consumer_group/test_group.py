@@ -1,0 +1,455 @@
+"""A group of KIP-848: who is in it, who is told what, and that no partition has two readers."""
+
+import math
+
+import pytest
+
+from qbus.broker.consumer_group.group import Settings
+from qbus.broker.consumer_group.member import MemberState
+from qbus.broker.group.requests import Moved
+from qbus.broker.group.state import GroupState
+from qbus.errors import ErrorCode
+
+from .scene import NOTHING, Scene
+
+SUBSCRIBED = {"topics": ("t",), "rebalance_timeout_ms": 60_000, "owned": NOTHING}
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def state_of(scene: Scene, member_id: str) -> MemberState:
+    (found,) = [one for one in scene.group.members if one.member_id == member_id]
+    return found.state
+
+
+def state(scene: Scene) -> GroupState:
+    return scene.group.state
+
+
+# Joining
+
+
+def test_the_first_member_gets_everything_with_the_answer_to_its_first_heartbeat(
+    scene: Scene,
+) -> None:
+    result = scene.beat("a", 0, **SUBSCRIBED)
+    assert (result.error, result.member_id, result.epoch) == (ErrorCode.NONE, "a", 1)
+    assert result.heartbeat_interval_ms == 5_000
+    assert result.assignment == frozenset((b"t", index) for index in range(4))
+    assert scene.saved
+    assert state(scene) is GroupState.STABLE
+
+
+def test_a_heartbeat_that_changes_nothing_stores_nothing_and_tells_nothing(scene: Scene) -> None:
+    client = scene.client("a")
+    client.beat()
+    result = client.beat()
+    assert result.assignment is None
+    assert not scene.saved
+
+
+def test_a_second_member_gets_what_the_first_has_given_up_and_not_before(scene: Scene) -> None:
+    first = scene.client("a")
+    second = scene.client("b")
+    assert second.owned == NOTHING
+
+    scene.pass_time(1)
+    assert state(scene) is GroupState.RECONCILING
+    told = first.beat(owned=first.owned)  # it has all four still
+    assert told.assignment is not None
+    assert len(told.assignment) == 2
+    assert second.beat().assignment is None  # two are not given up yet
+    first.beat(owned=told.assignment)
+    assert first.epoch == 2
+    result = second.beat()
+    assert result.assignment is not None
+    assert len(result.assignment) == 2
+    assert not result.assignment & told.assignment
+    assert state(scene) is GroupState.STABLE
+
+
+def test_a_partition_that_is_not_listed_is_not_given_up_unless_the_member_was_told_to(
+    scene: Scene,
+) -> None:
+    """A client that takes partitions over lists them only when it is done."""
+    first = scene.client("a")
+    second = scene.client("b")
+    scene.pass_time(1)
+    first.beat(owned=NOTHING)  # it is about to take over all four, which it was told of
+    assert state_of(scene, "a") is MemberState.UNREVOKED
+    assert not second.beat().assignment
+
+
+def test_partitions_that_were_given_up_are_listed_no_more_by_the_next_heartbeat(
+    scene: Scene,
+) -> None:
+    first, second = scene.client("a"), scene.client("b")
+    scene.pass_time(1)
+    told = first.beat()
+    assert told.epoch == 1, "the epoch changes when everything was given up"
+    assert first.beat(owned=told.assignment).epoch == 2
+    assert len(second.beat().assignment or ()) == 2
+
+
+def test_a_heartbeat_without_a_list_gives_nothing_up(scene: Scene) -> None:
+    first, second = scene.client("a"), scene.client("b")
+    scene.pass_time(1)
+    for _ in range(3):
+        scene.beat("a", first.epoch)
+        assert not second.beat().assignment
+
+
+def test_members_that_come_together_are_assigned_together() -> None:
+    scene = Scene(t=1000)
+    clients = [scene.client(f"m{n}") for n in range(100)]
+    assert scene.group.assignment_epoch < scene.group.epoch
+    assert state(scene) is GroupState.ASSIGNING
+    scene.pass_time(1)
+    assert scene.group.assignment_epoch == scene.group.epoch
+    scene.settle(*clients)
+    assert {len(client.owned) for client in clients} == {10}
+    assert state(scene) is GroupState.STABLE
+
+
+def test_a_group_has_only_so_many_members() -> None:
+    scene = Scene(settings=Settings(max_size=1))
+    scene.client("a")
+    assert scene.refusal("b", 0, **SUBSCRIBED) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert scene.client("a").error is ErrorCode.NONE
+
+
+# Epochs
+
+
+def test_whoever_is_no_member_is_told_so(scene: Scene) -> None:
+    assert scene.refusal("a", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert scene.refusal("a", -1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_epoch_of_the_future_or_of_long_ago_is_fenced(scene: Scene) -> None:
+    client = scene.client("a")
+    for _ in range(2):
+        scene.pass_time(1)
+        scene.change_topics(t=scene.topics.sizes["t"] + 1)
+        client.beat()
+    assert client.epoch == 3
+    assert scene.refusal("a", 4) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert scene.refusal("a", 1) is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_the_epoch_before_is_that_of_a_member_that_missed_an_answer(scene: Scene) -> None:
+    client = scene.client("a")
+    before = client.owned
+    scene.pass_time(1)
+    scene.change_topics(t=6)
+    lost = scene.beat("a", 1)
+    again = scene.beat("a", 1, owned=before)
+    assert (again.epoch, again.assignment) == (lost.epoch, lost.assignment)
+
+
+def test_the_epoch_before_is_fenced_if_whoever_sends_it_has_what_the_member_has_not(
+    scene: Scene,
+) -> None:
+    scene.client("a")
+    scene.pass_time(1)
+    scene.change_topics(t=6)
+    scene.beat("a", 1)
+    other = frozenset({(b"u", 0)})
+    assert scene.refusal("a", 1, owned=other) is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_a_member_that_joins_again_has_nothing_and_gets_its_own_back(scene: Scene) -> None:
+    client = scene.client("a")
+    other = scene.client("b")
+    scene.settle(client, other)
+    before = client.owned
+    epoch = scene.group.epoch
+    client.join()
+    assert client.owned == before
+    assert scene.group.epoch == epoch
+
+
+def test_what_a_member_had_is_free_when_it_joins_again_and_is_to_have_less(scene: Scene) -> None:
+    first, second = scene.client("a"), scene.client("b")
+    scene.pass_time(1)
+    first.join()
+    assert len(first.owned) == 2
+    second.beat()
+    assert len(second.owned) == 2
+
+
+# Leaving
+
+
+def test_what_a_member_had_goes_to_others_when_it_leaves(scene: Scene) -> None:
+    first, second = scene.client("a"), scene.client("b")
+    scene.settle(first, second)
+    assert first.leave().epoch == -1
+    scene.pass_time(1)
+    second.beat()
+    assert second.indexes == [0, 1, 2, 3]
+
+
+def test_a_group_without_members_is_empty_and_stays(scene: Scene) -> None:
+    scene.client("a").leave()
+    assert state(scene) is GroupState.EMPTY
+    assert scene.group.is_vacant
+    scene.pass_time(100)
+    assert scene.group.wake_at == math.inf
+    assert state(scene) is GroupState.EMPTY
+
+
+def test_a_member_that_is_silent_is_removed(scene: Scene) -> None:
+    scene.client("a")
+    scene.pass_time(44.9)
+    assert scene.beat("a", 1).error is ErrorCode.NONE
+    scene.pass_time(44.9)
+    assert len(scene.group.members) == 1
+    scene.pass_time(0.2)
+    assert not scene.group.members
+    assert scene.saved
+    assert scene.refusal("a", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_does_not_give_up_in_time_is_removed(scene: Scene) -> None:
+    first = scene.client("a", rebalance_timeout_ms=20_000)
+    second = scene.client("b")
+    scene.pass_time(1)
+    for _ in range(3):
+        first.beat(owned=None)
+        second.beat()
+        scene.pass_time(9)
+    assert scene.refusal("a", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    second.beat()
+    assert second.indexes == [0, 1, 2, 3]
+
+
+def test_the_move_to_another_state_is_told_with_its_reason(scene: Scene) -> None:
+    scene.client("a")
+    scene.pass_time(46)
+    (moved,) = [effect for effect in scene.effects if isinstance(effect, Moved)]
+    assert (moved.old, moved.new) == ("Stable", "Empty")
+    assert "silent" in moved.reason
+
+
+# Static members
+
+
+def test_a_static_member_that_goes_for_a_while_finds_its_partitions_again(scene: Scene) -> None:
+    first, other = scene.client("a", instance_id="i"), scene.client("b")
+    scene.settle(first, other)
+    before, epoch = first.owned, scene.group.epoch
+    assert first.leave(-2).epoch == -2
+    other.beat()
+    scene.pass_time(10)
+    other.beat()
+    assert len(other.owned) == 2
+    successor = scene.client("c", instance_id="i")
+    assert successor.owned == before
+    assert scene.group.epoch == epoch
+    assert scene.refusal("a", 2, instance_id="i") is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_static_member_that_does_not_come_back_is_removed(scene: Scene) -> None:
+    first, other = scene.client("a", instance_id="i"), scene.client("b")
+    scene.settle(first, other)
+    first.leave(-2)
+    scene.pass_time(40)
+    other.beat()
+    scene.pass_time(10)
+    other.beat()
+    assert other.indexes == [0, 1, 2, 3]
+
+
+def test_two_that_run_under_one_instance_id_do_not_both_get_in(scene: Scene) -> None:
+    scene.client("a", instance_id="i")
+    refused = scene.refusal("b", 0, instance_id="i", **SUBSCRIBED)
+    assert refused is ErrorCode.UNRELEASED_INSTANCE_ID
+    assert scene.beat("a", 1, instance_id="i").error is ErrorCode.NONE
+
+
+def test_a_static_member_that_restarts_under_its_own_member_id_continues(scene: Scene) -> None:
+    client = scene.client("a", instance_id="i")
+    before = client.owned
+    client.leave(-2)
+    client.join()
+    assert client.owned == before
+
+
+def test_what_a_static_member_that_is_away_is_not_to_have_is_free_at_once(scene: Scene) -> None:
+    first = scene.client("a", instance_id="i")
+    first.leave(-2)
+    second = scene.client("b")
+    scene.pass_time(1)
+    second.beat()
+    assert len(second.owned) == 2
+
+
+def test_an_instance_id_that_nobody_has_is_unknown(scene: Scene) -> None:
+    scene.client("a")
+    assert scene.refusal("a", 1, instance_id="j") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# Subscriptions
+
+
+def test_a_changed_subscription_is_assigned_anew() -> None:
+    scene = Scene(t=2, u=2)
+    client = scene.client("a")
+    client.beat()
+    scene.pass_time(1)
+    client.beat(topics=("u",))
+    client.beat()
+    assert client.owned == {(b"u", 0), (b"u", 1)}
+
+
+def test_a_topic_that_comes_grows_or_goes_is_assigned_anew(scene: Scene) -> None:
+    client = scene.client("a", "t", "later")
+    scene.settle(client)
+    scene.change_topics(later=1)
+    scene.settle(client)
+    assert (b"later", 0) in client.owned
+    scene.change_topics(later=2)
+    scene.settle(client)
+    assert (b"later", 1) in client.owned
+    scene.change_topics(later=0)
+    scene.settle(client)
+    assert {topic for topic, _ in client.owned} == {b"t"}
+
+
+def test_topics_that_nobody_reads_change_nothing(scene: Scene) -> None:
+    scene.client("a")
+    scene.change_topics(other=3)
+    assert not scene.saved
+    assert scene.group.epoch == 1
+
+
+def test_a_pattern_matches_topics_that_come_later_too() -> None:
+    scene = Scene(other=1)
+    scene.change_topics(**{"orders-eu": 1})
+    client = scene.client("a", topics=None, pattern="orders-.*")
+    assert client.owned == {(b"orders-eu", 0)}
+    scene.change_topics(**{"orders-us": 1})
+    scene.settle(client)
+    assert client.owned == {(b"orders-eu", 0), (b"orders-us", 0)}
+    assert scene.group.is_subscribed("orders-us")
+    assert not scene.group.is_subscribed("other")
+
+
+def test_names_and_a_pattern_add_up_and_an_empty_pattern_is_none() -> None:
+    scene = Scene(t=1, u=1)
+    client = scene.client("a", "t", pattern="u")
+    assert client.owned == {(b"t", 0), (b"u", 0)}
+    scene.pass_time(1)
+    client.beat(pattern="")
+    client.beat()
+    assert client.owned == {(b"t", 0)}
+
+
+def test_a_pattern_that_cannot_be_read_changes_nothing(scene: Scene) -> None:
+    refused = scene.beat("a", 0, **(SUBSCRIBED | {"pattern": "("}))
+    assert refused.error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert refused.message
+    assert not scene.group.members
+    client = scene.client("a")
+    assert scene.refusal("a", client.epoch, pattern="[") is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert client.beat().error is ErrorCode.NONE
+
+
+# Assignors
+
+
+def test_the_assignor_is_the_one_that_most_members_ask_for() -> None:
+    scene = Scene(t=4, u=4)
+    assert scene.group.assignor == "uniform"
+    clients = [
+        scene.client(name, "t", "u", assignor=assignor)
+        for name, assignor in (("a", "range"), ("b", "range"), ("c", None))
+    ]
+    assert scene.group.assignor == "range"
+    scene.settle(*clients)
+    for client in clients:
+        of_t = {index for topic, index in client.owned if topic == b"t"}
+        assert of_t == {index for topic, index in client.owned if topic == b"u"}
+
+
+def test_an_assignor_that_the_broker_has_not_is_refused() -> None:
+    scene = Scene(settings=Settings(assignors=("uniform",)))
+    refused = scene.refusal("a", 0, **SUBSCRIBED, assignor="range")
+    assert refused is ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert not scene.group.members
+
+
+# Offsets
+
+
+def test_only_members_in_their_epoch_commit_and_read_offsets(scene: Scene) -> None:
+    admit, fetch = scene.group.admit_commit, scene.group.admit_fetch
+    assert admit("", None, -1, scene.now) is ErrorCode.NONE
+    scene.client("a", instance_id="i")
+    assert admit("", None, -1, scene.now) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert admit("a", None, 1, scene.now) is ErrorCode.NONE
+    assert admit("a", "i", 1, scene.now) is ErrorCode.NONE
+    assert admit("b", "i", 1, scene.now) is ErrorCode.FENCED_INSTANCE_ID
+    assert admit("a", None, 2, scene.now) is ErrorCode.STALE_MEMBER_EPOCH
+    assert admit("b", None, 1, scene.now) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert fetch(None, -1) is ErrorCode.NONE
+    assert fetch("a", 1) is ErrorCode.NONE
+    assert fetch("a", 0) is ErrorCode.STALE_MEMBER_EPOCH
+    assert fetch("b", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# Restarts of the coordinator
+
+
+def test_a_restart_changes_nothing_for_members(scene: Scene) -> None:
+    first, second = scene.client("a", instance_id="i", rack="r"), scene.client("b", pattern="t.*")
+    scene.settle(first, second)
+    before = scene.group.nodes()
+    scene.restart()
+    assert scene.group.nodes() == before
+    assert state(scene) is GroupState.STABLE
+    assert first.beat().error is ErrorCode.NONE
+    assert second.beat().error is ErrorCode.NONE
+    assert not set(first.owned) & set(second.owned)
+
+
+def test_what_is_not_given_up_yet_stays_with_whoever_has_it_after_a_restart(scene: Scene) -> None:
+    first, second = scene.client("a"), scene.client("b")
+    scene.pass_time(1)
+    told = first.beat()
+    scene.restart()
+    assert not second.beat().assignment
+    first.beat(owned=told.assignment)
+    second.beat()
+    assert len(second.owned) == 2
+    scene.pass_time(46)
+    assert not scene.group.members  # the sessions of those that died with it end
+
+
+def test_half_of_a_change_leaves_no_partition_with_two_members(scene: Scene) -> None:
+    """The store had taken what the second member got, and not what the first gave up."""
+    first, second = scene.client("a"), scene.client("b")
+    scene.settle(first)
+    before = dict(scene.group.nodes())
+    second.beat()
+    mixed = {**before, "consumer/b": scene.group.nodes()["consumer/b"]}
+    stale = {**scene.group.nodes(), "consumer/a": before["consumer/a"]}
+    for nodes in (mixed, stale):
+        scene.group.nodes = lambda nodes=nodes: nodes  # type: ignore[method-assign, misc]
+        scene.restart()
+        held = [partition for one in scene.group.members for partition in one.held]
+        assert len(held) == len(set(held))
+
+
+def test_a_dead_group_refuses_everything(scene: Scene) -> None:
+    scene.client("a")
+    scene.group.dissolve(ErrorCode.NOT_COORDINATOR)
+    assert state(scene) is GroupState.DEAD
+    assert scene.refusal("a", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert scene.group.tick(1e9) == []
+    assert scene.group.topics_changed(["t"], 0) == []
+    assert scene.group.admit_commit("a", None, 1, 0) is ErrorCode.COORDINATOR_NOT_AVAILABLE
