@@ -1,0 +1,89 @@
+"""A client of the consumer protocol: it gives partitions up and takes them over in its own time."""
+
+from dataclasses import dataclass
+from random import Random
+
+from qbus.broker.consumer_group import Partitions
+from qbus.broker.group.requests import ConsumerHeartbeat, ConsumerHeartbeatResult
+from qbus.errors import ErrorCode
+
+NOTHING: Partitions = frozenset()
+
+FENCED = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.FENCED_INSTANCE_ID}
+)
+
+
+@dataclass(eq=False)
+class Client:
+    """One client.
+
+    reads: the partitions that it reads, or is about to read and cannot stop short of.
+    wanted: what it was told to have; None: it has that, since ``settled_at``.
+    heard_at: when it got its last response.
+    must_tell: whether its next heartbeat says everything, as a response may be lost.
+    """
+
+    member_id: str
+    topics: tuple[str, ...]
+    instance_id: str | None = None
+    epoch: int = 0
+    reads: Partitions = NOTHING
+    wanted: Partitions | None = None
+    heard_at: float = 0.0
+    settled_at: float = 0.0
+    must_tell: bool = True
+    acknowledges: bool = False
+    is_out: bool = False  # another one has its instance id
+
+    def request(self) -> ConsumerHeartbeat:
+        """The next heartbeat."""
+        is_full = self.must_tell or self.epoch == 0
+        return ConsumerHeartbeat(
+            self.member_id,
+            self.epoch,
+            self.instance_id,
+            None,
+            60_000 if is_full else -1,
+            self.topics if is_full else None,
+            owned=self.reads if is_full or self.acknowledges else None,
+        )
+
+    def leaving(self, epoch: int) -> ConsumerHeartbeat:
+        """The last heartbeat."""
+        self.reads = NOTHING
+        return ConsumerHeartbeat(self.member_id, epoch, self.instance_id)
+
+    def take(self, result: ConsumerHeartbeatResult | None) -> None:
+        """Take in a response; None: it is lost."""
+        if result is None:
+            self.must_tell = True
+            return
+        if result.error in FENCED:
+            self.is_out = result.error is ErrorCode.FENCED_INSTANCE_ID
+            self.epoch, self.must_tell = 0, True
+            self.reads, self.wanted, self.acknowledges = NOTHING, None, False
+            return
+        if result.error:
+            self.is_out = result.error is ErrorCode.UNRELEASED_INSTANCE_ID
+            return
+        self.must_tell = self.acknowledges = False
+        self.epoch = result.epoch
+        if result.assignment is not None:
+            self.wanted = result.assignment
+
+    def settle(self, random: Random) -> None:
+        """Give up and take over all that there is."""
+        while self.wanted is not None:
+            self.go_on(random)
+
+    def go_on(self, random: Random) -> None:
+        """Give up one more partition, or take over what is to be had."""
+        if self.wanted is None:
+            return
+        if extra := self.reads - self.wanted:
+            self.reads -= {random.choice(sorted(extra))}
+        elif missing := self.wanted - self.reads:
+            self.reads |= {random.choice(sorted(missing))}
+        if self.reads == self.wanted:
+            self.wanted, self.acknowledges = None, True

@@ -1,0 +1,224 @@
+"""Random histories of groups of KIP-848."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from qbus.broker.consumer_group import ConsumerGroup
+from qbus.broker.consumer_group.nodes import decode
+from qbus.broker.group.requests import ConsumerHeartbeat, ConsumerHeartbeatResult, Respond, Save
+from qbus.broker.group.state import GroupState
+from qbus.errors import ErrorCode
+from tests.unit.broker.consumer_group.scene import Scene
+
+from .client import NOTHING, Client
+
+_HEARTBEAT_S = 5.0
+_LATE_S = 20.0
+
+
+class History:
+    """A group, its clients, and a fate that comes from a seed."""
+
+    def __init__(self, seed: int, members: int, **sizes: int) -> None:
+        self.random = Random(seed)
+        self.scene = Scene(**sizes)
+        self.members = members
+        self.clients: list[Client] = []
+        self.stored = dict(self.scene.group.nodes())
+        self.names = 0
+        self.checked = 0
+
+    @property
+    def group(self) -> ConsumerGroup:
+        return self.scene.group
+
+    # What happens
+
+    def step(self) -> None:
+        random = self.random
+        fate = random.random()
+        if fate < 0.05 and len(self.clients) < self.members:
+            self.add()
+        elif fate < 0.07 and self.clients:
+            self.lose(random.choice(self.clients))
+        elif fate < 0.075:
+            self.restart()
+        elif fate < 0.08:
+            name = random.choice(sorted(self.scene.topics.sizes))
+            self.note(self.group.topics_changed([self.grow(name)], self.scene.now))
+        elif fate < 0.6 and self.clients:
+            self.beat(random.choice(self.clients), loss=0.05)
+        elif self.clients:
+            random.choice(self.clients).go_on(random)
+        self.pass_time(random.random() * 2 * _HEARTBEAT_S / max(len(self.clients), 1))
+        for client in self.clients:  # nobody is so late that the coordinator gives it up
+            if client.epoch > 0 and self.scene.now - client.heard_at > _LATE_S:
+                client.settle(random)
+                self.beat(client)
+        self.check()
+
+    def add(self) -> None:
+        self.names += 1
+        topics = tuple(
+            name for name in sorted(self.scene.topics.sizes) if self.random.random() < 0.8
+        ) or ("t",)
+        instance = f"i{self.names}" if self.random.random() < 0.3 else None
+        self.clients.append(Client(f"m{self.names}", topics, instance))
+
+    def lose(self, client: Client) -> None:
+        """A client leaves, dies, or is restarted as the same static member."""
+        self.clients.remove(client)
+        fate = self.random.random()
+        if fate < 0.4 and client.epoch > 0:
+            self.send(client.leaving(-1))
+        elif fate < 0.8 and client.instance_id is not None:
+            if client.epoch > 0:
+                self.send(client.leaving(-2))
+            self.names += 1
+            self.clients.append(Client(f"m{self.names}", client.topics, client.instance_id))
+
+    def grow(self, name: str) -> str:
+        self.scene.topics.sizes[name] += 1
+        return name
+
+    def restart(self) -> None:
+        """The coordinator loses its memory."""
+        epoch, assignment_epoch, members = decode(self.stored)
+        self.scene.group = self.scene.new_group(epoch)
+        self.group.restore(assignment_epoch, members, self.scene.now)
+
+    def beat(self, client: Client, loss: float = 0.0) -> None:
+        if client.is_out:
+            return
+        fate = self.random.random()
+        if fate < loss / 2:
+            client.take(None)
+            return
+        result = self.send(client.request())
+        client.take(None if fate < loss else result)
+        client.heard_at = self.scene.now if fate >= loss else client.heard_at
+        if self.scene.now - client.settled_at > _LATE_S:
+            client.settle(self.random)
+        client.settled_at = self.scene.now if client.wanted is None else client.settled_at
+        member = next(
+            (one for one in self.group.members if one.member_id == client.member_id), None
+        )
+        if result.error is ErrorCode.NONE and member is not None:
+            assert self.group.admit_commit(client.member_id, None, member.epoch, 0) == 0
+            stale = self.group.admit_commit(client.member_id, None, member.epoch - 1, 0)
+            assert stale is ErrorCode.STALE_MEMBER_EPOCH
+
+    def send(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
+        effects = self.group.handle(request, self.scene.now)
+        self.note(effects)
+        (result,) = [effect.result for effect in effects if isinstance(effect, Respond)]
+        assert isinstance(result, ConsumerHeartbeatResult)
+        return result
+
+    def note(self, effects: list) -> None:
+        if Save() in effects:
+            self.stored = dict(self.group.nodes())
+
+    def pass_time(self, seconds: float) -> None:
+        end = self.scene.now + seconds
+        while self.group.wake_at <= end:
+            self.scene.now = max(self.scene.now, self.group.wake_at)
+            self.note(self.group.tick(self.scene.now))
+        self.scene.now = end
+
+    # What must hold
+
+    def check(self) -> None:
+        """No partition is read by two, nobody reads what the coordinator gave to another one."""
+        self.checked += 1
+        read = Counter(one for client in self.clients for one in client.reads)
+        twice = [partition for partition, count in read.items() if count > 1]
+        assert not twice, twice
+        held = Counter(one for member in self.group.members for one in member.held)
+        assert all(count == 1 for count in held.values())
+
+    def calm_down(self) -> None:
+        """Nothing more is lost: everything is read by one member that subscribes to it, evenly."""
+        for _ in range(60):
+            for client in self.clients:
+                self.beat(client)
+                client.settle(self.random)
+                self.check()
+            self.pass_time(_HEARTBEAT_S)
+        live = [client for client in self.clients if not client.is_out]
+        if not live:
+            return
+        assert self.group.state is GroupState.STABLE
+        for name, size in self.scene.topics.sizes.items():
+            readers = [client for client in live if name in client.topics]
+            read = [
+                index for client in live for topic, index in client.reads if topic == name.encode()
+            ]
+            assert sorted(read) == (list(range(size)) if readers else [])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_partition_has_one_reader_at_all_times(seed: int) -> None:
+    history = History(seed, members=8, t=6, u=3)
+    for _ in range(1500):
+        history.step()
+    history.calm_down()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_so_it_has_with_a_hundred_members(seed: int) -> None:
+    history = History(1000 + seed, members=100, t=150, u=60)
+    for _ in range(100):
+        history.add()
+    for _ in range(4000):
+        history.step()
+    history.calm_down()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(500))
+def test_so_it_has_in_many_histories(seed: int) -> None:
+    history = History(5000 + seed, members=4 + seed % 30, t=1 + seed % 40, u=3, v=7)
+    for _ in range(5000):
+        history.step()
+    history.calm_down()
+
+
+@pytest.mark.parametrize(
+    "fault", ["gives to two", "takes silence for yes", "forgets what is not given up"]
+)
+def test_a_broken_coordinator_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checks find what they are for."""
+    from qbus.broker.consumer_group import Member, group
+
+    if fault == "gives to two":
+        monkeypatch.setattr(ConsumerGroup, "_is_free", lambda *_: True)
+        monkeypatch.setattr(ConsumerGroup, "_hold", lambda *_: None)
+    elif fault == "takes silence for yes":
+        reconcile = Member.reconcile
+
+        def hasty(self: Member, epoch: int, owned: object, is_free: object, **rest: object) -> bool:
+            return reconcile(self, epoch, NOTHING, is_free, **rest)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Member, "reconcile", hasty)
+    else:
+        encode = group.encode_member
+
+        def forgetful(member: Member) -> bytes:
+            before, member.revoking = member.revoking, NOTHING
+            encoded = encode(member).replace(b"UnrevokedPartitions", b"Stable")
+            member.revoking = before
+            return encoded
+
+        monkeypatch.setattr(group, "encode_member", forgetful)
+    with pytest.raises(AssertionError):
+        _run_some()
+
+
+def _run_some() -> None:
+    for seed in range(40):
+        history = History(seed, members=8, t=6, u=3)
+        for _ in range(1500):
+            history.step()
