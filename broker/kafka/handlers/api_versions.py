@@ -10,8 +10,8 @@ the client learns which to use.
 
 Features are advertised as finalised at their highest level, by which clients choose how they use
 share groups, transactions and groups (share.version 1, KIP-932; transaction.version 2, KIP-890;
-group.version 1, KIP-848). All start with 1 here. (With a minimum of 0, as Kafka's have, versions below 4 would have to leave them out:
-KAFKA-17011.)
+group.version 1, KIP-848). All start with 1 here. (With a minimum of 0, as Kafka's have, versions
+below 4 would have to leave them out: KAFKA-17011.)
 """
 
 import re

@@ -191,7 +191,7 @@ def test_so_it_has_in_many_histories(seed: int) -> None:
 )
 def test_a_broken_coordinator_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks find what they are for."""
-    from qbus.broker.consumer_group import Member, group
+    from qbus.broker.consumer_group import Member, group, nodes
 
     if fault == "gives to two":
         monkeypatch.setattr(ConsumerGroup, "_is_free", lambda *_: True)
@@ -204,7 +204,7 @@ def test_a_broken_coordinator_is_noticed(fault: str, monkeypatch: pytest.MonkeyP
 
         monkeypatch.setattr(Member, "reconcile", hasty)
     else:
-        encode = group.encode_member
+        encode = nodes.encode_member
 
         def forgetful(member: Member) -> bytes:
             before, member.revoking = member.revoking, NOTHING

@@ -41,7 +41,7 @@ class Topics:
 class Scene:
     """A group, the current time, and what the last event had for effects."""
 
-    def __init__(self, *, settings: Settings | None = None, **sizes: int) -> None:
+    def __init__(self, settings: Settings | None = None, /, **sizes: int) -> None:
         self.topics = Topics(**(sizes or {"t": 4}))
         self.settings = settings or Settings()
         self.group = self.new_group()

@@ -115,7 +115,7 @@ def test_members_that_come_together_are_assigned_together() -> None:
 
 
 def test_a_group_has_only_so_many_members() -> None:
-    scene = Scene(settings=Settings(max_size=1))
+    scene = Scene(Settings(max_size=1))
     scene.client("a")
     assert scene.refusal("b", 0, **SUBSCRIBED) is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert scene.client("a").error is ErrorCode.NONE
@@ -377,7 +377,7 @@ def test_the_assignor_is_the_one_that_most_members_ask_for() -> None:
 
 
 def test_an_assignor_that_the_broker_has_not_is_refused() -> None:
-    scene = Scene(settings=Settings(assignors=("uniform",)))
+    scene = Scene(Settings(assignors=("uniform",)))
     refused = scene.refusal("a", 0, **SUBSCRIBED, assignor="range")
     assert refused is ErrorCode.UNSUPPORTED_ASSIGNOR
     assert not scene.group.members
