@@ -88,6 +88,15 @@ def test_a_topic_is_copied(run: Run) -> None:
     assert copied == ["0 0 b'ONE'", "0 1 b'TWO'"]
 
 
+def test_a_topic_is_moved_in_transactions(run: Run) -> None:
+    source, target = next(_names), next(_names)
+    run("produce_lines.py", source, stdin=b"one\ntwo\n")
+    assert run("move_in_transactions.py", source, target, "mover") == ["2 records moved"]
+    assert run("move_in_transactions.py", source, target, "mover") == ["0 records moved"]
+    moved = run("work_in_a_group.py", target, "readers-of-what-moved")
+    assert [line.split()[2] for line in moved] == ["b'ONE'", "b'TWO'"]
+
+
 @needs_arrow
 def test_columns_go_there_and_back(run: Run) -> None:
     counts = [line.split() for line in run("arrow_columns.py", next(_names))]
