@@ -498,23 +498,35 @@ class GroupZnodes:
 
     def _plan_offsets(self, topic: str, partitions: Mapping[int, Offset | None]) -> list[Op]:
         old = self.offsets.get(topic, {})
-        added = sum(at is not None and key not in old for key, at in partitions.items())
-        left = len(old) + added - sum(at is None and key in old for key, at in partitions.items())
         folder = self.paths.committed_topic(topic)
-        if topic in self.shared or (left and self._is_shared(left)):
+        if topic in self.shared or self._becomes_shared(old, partitions):
             return self._plan_shared(topic, folder, old, partitions)
         ops: list[Op] = []
+        left = len(old)
         for partition, offset in partitions.items():
             path = f"{folder}/{partition}"
-            if offset is None and partition in old:
+            known = old.get(partition)
+            if offset is not None:
+                left += known is None
+                ops += _plan_offset(path, known, offset)
+            elif known is not None:
+                left -= 1
                 ops += [Delete(commit_path(path)), Delete(path)]
-            elif offset is not None:
-                ops += _plan_offset(path, old.get(partition), offset)
         if not old and left:
             ops.insert(0, Create(folder, b""))
         if old and not left:
             ops.append(Delete(folder))
         return ops
+
+    def _becomes_shared(
+        self, old: Mapping[int, Offset], partitions: Mapping[int, Offset | None]
+    ) -> bool:
+        """Whether one node is to hold a topic's offsets after a change."""
+        if self._layout is not OffsetsLayout.TOPIC:
+            return False
+        new = dict(old)
+        _change(new, partitions)
+        return bool(new) and self._is_shared(len(new))
 
     def _plan_shared(
         self,
@@ -584,7 +596,8 @@ def _fit(ops: list[Op]) -> bool:
 
 
 def _size(op: Op) -> int:
-    return len(op.path) + (len(op.data) if isinstance(op, Create | Set) else 0)
+    second = op[1]  # data, or a version
+    return len(op.path) + (len(second) if isinstance(second, bytes) else 0)
 
 
 def _fenced(fence: Op, ops: list[Op]) -> list[list[Op]]:

@@ -112,7 +112,7 @@ def test_with_what_is_missing_known_no_creation_lacks_its_parent(
 
 
 CHROOT = "/chroot"
-OPERATIONS = [
+OPERATIONS: list[Op] = [
     Create("/ä", b"1234"),
     Create("/e", b"", ephemeral=True),
     Create("/s-", b"", sequential=True),
