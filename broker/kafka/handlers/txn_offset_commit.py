@@ -44,17 +44,18 @@ async def handle(
 ) -> TxnOffsetCommitResponse:
     """Commit what can be committed; every partition has an answer of its own."""
     offsets: dict[TopicPartition, Offset] = {}
-    error = _refusal_of_all(context, request)
     answers = [_take(broker, context, topic, offsets) for topic in request.topics]
-    if not error and offsets:
+    denied = _denial(context, request)
+    error = denied
+    if not denied and offsets:
         error = await _commit(broker, context.api_version, request, offsets)
     if error:
         for partition in (partition for answer in answers for partition in answer.partitions):
-            partition.error_code = partition.error_code or error
+            partition.error_code = denied or partition.error_code or error
     return TxnOffsetCommitResponse(topics=answers)
 
 
-def _refusal_of_all(context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCode:
+def _denial(context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCode:
     if not context.allows(Operation.WRITE, transactional_id(request.transactional_id)):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if not context.allows(Operation.READ, group(request.group_id)):

@@ -41,6 +41,7 @@ from qbus.wire.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    txn_offset_commit,
 )
 from tests.support.logs import batch
 
@@ -460,6 +461,24 @@ def _transaction_cases() -> Iterator[Case]:
         TX_DENIED,
     )
     yield Case(ApiKey.END_TXN, 5, producer, (Operation.WRITE, TX), TX_DENIED)
+    position = txn_offset_commit.TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=7, committed_metadata=""
+    )
+    topics = [txn_offset_commit.TxnOffsetCommitRequestTopic(name="orders", partitions=[position])]
+    yield Case(
+        ApiKey.TXN_OFFSET_COMMIT,
+        5,
+        producer | {"group_id": "readers", "topics": topics},
+        (Operation.WRITE, TX),
+        TX_DENIED,
+    )
+    yield Case(
+        ApiKey.END_GROUP_TRANSACTION,
+        0,
+        {"group_id": "readers", "producer_id": 1, "producer_epoch": 0, "committed": True},
+        (Operation.CLUSTER_ACTION, CLUSTER),
+        CLUSTER_DENIED,
+    )
     yield Case(
         ApiKey.DESCRIBE_TRANSACTIONS,
         0,
