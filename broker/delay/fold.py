@@ -332,9 +332,9 @@ class DelayFold:
         parts += [_PAIR.pack(offset, due) for offset, due in self.rescheduled.items()]
         if self.maybe_missing or self.undecided:
             parts.append(_PAIR.pack(self.maybe_missing, self.gap_end))
-        for producer_id, entries in self.undecided.items():
-            parts.append(_SLOT.pack(producer_id, len(entries)))
-            parts += [_UNDECIDED.pack(*entry) for entry in entries]
+        for producer_id, undecided in self.undecided.items():
+            parts.append(_SLOT.pack(producer_id, len(undecided)))
+            parts += [_UNDECIDED.pack(*entry) for entry in undecided]
         return parts
 
     def restore(self, content: Buffer) -> None:

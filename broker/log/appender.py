@@ -20,7 +20,7 @@ from qbus.records import (
     set_base_offset,
     set_log_append_time,
 )
-from qbus.records.control import Marker, marker_batch, read_marker
+from qbus.records.control import Marker, marker_batch
 from qbus.records.plain import plain_header
 
 from .config import LogConfig
@@ -554,13 +554,7 @@ class RunWriter:
     def _end(self, header: BatchHeader, batch: memoryview, now_ms: int) -> None:
         """A transaction's marker is in the log."""
         state = self._state
-        try:
-            marker = read_marker(batch)
-        except CorruptBatch as bad:  # its CRC is right: so it is on every replica
-            where = header.base_offset
-            _logger.error("the marker at offset %d is ignored: %s", where, bad)  # noqa: TRY400
-            marker = None
-        take_marker(state.producers, state.aborted, header, marker, now_ms)
+        marker = take_marker(state.producers, state.aborted, header, batch, now_ms)
         if marker is not None and state.has_hidden:
             state.controls.fold.ended(header.producer_id, is_commit=marker.is_commit)
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from qbus.clock import Clock
-from qbus.records import BatchHeader, CorruptBatch
-from qbus.records.control import Marker, read_marker
+from qbus.records import BatchHeader
 
 from .checkpoints import LEADER_EPOCHS, BadCheckpoint, decode_epochs
 from .config import LogConfig
@@ -19,7 +18,7 @@ from .files import PASSING, Files, read_file
 from .health import Corruption
 from .producers import ProducerState, SnapshotFiles, take_marker
 from .recovery import Recovery, find_end, find_segments, name_anew, remove_segments
-from .scan import BadBatch, PlacedBatch
+from .scan import BadBatch
 from .segment import LogSegment
 from .transactions import AbortedTransactions
 
@@ -280,18 +279,10 @@ def load_producers(
                 if not header.has_producer_id or header.base_offset < start:
                     continue
                 if header.is_marker:
-                    marker = _marker(segment, placed)
-                    take_marker(producers, aborted, header, marker, now_ms)
+                    batch = segment.file.read_at(placed.position, header.size)
+                    take_marker(producers, aborted, header, batch, now_ms)
                 else:
                     producers.update(header, now_ms)
     producers.end_offset = segments[-1].end_offset
     producers.has_transactions = producers.has_transactions or len(aborted) > 0
     return producers
-
-
-def _marker(segment: LogSegment, placed: PlacedBatch) -> Marker | None:
-    batch = segment.file.read_at(placed.position, placed.header.size)
-    try:
-        return read_marker(batch)
-    except CorruptBatch as bad:
-        raise BadBatch(placed.position, placed.header.base_offset, str(bad)) from bad

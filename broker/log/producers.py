@@ -31,12 +31,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import BatchHeader, crc32c
-from qbus.records.control import Marker
+from qbus.records import BatchHeader, Buffer, CorruptBatch, crc32c
+from qbus.records.control import Marker, read_marker
 
 from .files import Files, read_file, replace_file
 from .names import SNAPSHOT_SUFFIX, numbered, parse_numbered
 from .transactions import AbortedTransaction, AbortedTransactions
+
+_logger = logging.getLogger(__name__)
 
 RETAINED_BATCHES: Final = 5
 _MAX_SEQUENCE: Final = 2**31 - 1
@@ -152,7 +154,7 @@ class Producer:
 class Verification:
     """That a producer's transaction is being asked for, on behalf of its first batch here.
 
-    It is current until the transaction begins, or a marker comes: then what the coordinator said
+    It is current until the transaction begins, or its marker comes: then what the coordinator said
     may not be true any more. ``lowest_sequence`` is that of the first one of all batches that wait
     for it. ``begins_with_zero``: the producer has a new epoch for each transaction (KIP-890).
     """
@@ -167,6 +169,14 @@ class Verification:
         self.lowest_sequence = sequence
         self.begins_with_zero = begins_with_zero
         self.since_ms = now_ms
+
+    def is_void_after(self, epoch: int) -> bool:
+        """Whether a marker of this epoch ends the transaction that was asked for.
+
+        Not where the marker has the epoch that its producer has from then on: the transaction asked
+        for is the next one, which may be begun while markers of the one before are on their way.
+        """
+        return self.epoch < epoch or (self.epoch == epoch and not self.begins_with_zero)
 
 
 class ProducerState:
@@ -316,6 +326,19 @@ class ProducerState:
                 stable = first
         return self._first_open if 0 <= self._first_open < stable else stable
 
+    def stored_part(self, header: BatchHeader) -> StoredPart | None:
+        """How much of a batch is stored, or None when all of it may be appended.
+
+        All of it, or a beginning: its producer wrote nothing behind that. Raises as :meth:`check`.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is not None and producer.epoch == header.producer_epoch:
+            stored = _stored_part(producer.batches, header)
+            if stored is not None:
+                return stored
+        self.check(header)
+        return None
+
     def update(self, header: BatchHeader, now_ms: int) -> None:
         """Account for an appended batch of a producer that is no marker."""
         self.add(
@@ -399,7 +422,9 @@ class ProducerState:
     ) -> AbortedTransaction | None:
         """Account for a marker at ``offset``; the transaction that it aborted, if it did."""
         self.has_transactions = True
-        self._verifications.pop(producer_id, None)
+        asked = self._verifications.get(producer_id)
+        if asked is not None and asked.is_void_after(epoch):
+            del self._verifications[producer_id]
         producer = self._hear(producer_id, epoch, now_ms)
         producer.coordinator_epoch = max(producer.coordinator_epoch, marker.coordinator_epoch)
         first, producer.transaction_start = producer.transaction_start, -1
@@ -538,18 +563,25 @@ def take_marker(
     producers: ProducerState,
     aborted: AbortedTransactions,
     header: BatchHeader,
-    marker: Marker | None,
+    batch: Buffer,
     now_ms: int,
-) -> None:
-    """Account for a transaction's marker; None: its batch is empty."""
+) -> Marker | None:
+    """Account for the ``batch`` of a transaction's marker; the marker, if there is one in it."""
+    marker: Marker | None = None
+    try:
+        marker = read_marker(batch)
+    except CorruptBatch as bad:  # its CRC is right: so it is on every replica
+        where = header.base_offset
+        _logger.error("the marker at offset %d is ignored: %s", where, bad)  # noqa: TRY400
     if marker is None:
         producers.hear(header, now_ms)
-        return
+        return None
     ended = producers.end(
         header.producer_id, header.producer_epoch, header.base_offset, marker, now_ms
     )
     if ended is not None:
         aborted.add(ended)
+    return marker
 
 
 VERSION: Final = 1
@@ -664,8 +696,6 @@ def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
         raise BadSnapshot(f"{count} entries do not fit {len(body)} bytes")
     return [_decode(fields) for fields in _ENTRY.iter_unpack(body[_COUNT.size :])]
 
-
-_logger = logging.getLogger(__name__)
 
 Decoded = TypeVar("Decoded")
 

@@ -86,3 +86,19 @@ class ControlledFiles(FailingFiles):
                 operations[operation]()
 
         self.before = control
+
+
+TRANSACTIONAL = 0x10
+
+
+def transactional(
+    *values: bytes, producer_id: int = 7, epoch: int = 0, sequence: int = 0
+) -> memoryview:
+    """One batch of a transaction of a producer."""
+    return batch(
+        *values,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        attributes=TRANSACTIONAL,
+    )

@@ -339,15 +339,15 @@ class TestAnswers:
         data = PartitionData(
             partition_index=index,
             high_watermark=offsets[0],
-            last_stable_offset=offsets[0],
-            log_start_offset=offsets[1],
+            last_stable_offset=offsets[1],
+            log_start_offset=offsets[2],
             aborted_transactions=[] if is_committed else None,
             records=records,
         )
         topic = FetchableTopicResponse(partitions=[data], **fetch_naming(version, name))
         key = _TOPIC_ID if version >= _BY_ID else name
         head = lean.fetched(
-            version, correlation_id, key, index, *offsets, len(records), is_committed=is_committed
+            version, correlation_id, key, index, offsets, len(records), is_committed=is_committed
         )
         assert head + records + lean.FETCH_TRAILER == joined(
             ApiKey.FETCH, version, correlation_id, FetchResponse(responses=[topic])

@@ -178,7 +178,12 @@ def test_the_end_of_a_transaction_in_a_newer_epoch_ends_what_was_before(open_log
     log.append_as_follower(placed(0, b"a", producer_id=9, producer_epoch=1, base_sequence=7))
     marker = placed(1, b"m", attributes=CONTROL | TRANSACTIONAL, producer_id=9, producer_epoch=2)
     log.append_as_follower(marker)
-    assert len(log.producers) == 0
+    (known,) = log.producers
+    assert (known.epoch, known.batches) == (2, ())
+    with pytest.raises(ApiError) as refused:
+        log.append(batch(b"b", producer_id=9, producer_epoch=1, base_sequence=8), 0)
+    assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    log.append(batch(b"b", producer_id=9, producer_epoch=2, base_sequence=0), 0)
 
 
 def test_a_producer_survives_a_crash_of_the_follower(open_log: OpenLog) -> None:

@@ -51,7 +51,7 @@ def torn(sent: bytearray) -> bytearray:
         (bytearray(batch(b"value"))[:-1], ErrorCode.CORRUPT_MESSAGE),
         (torn(bytearray(batch(b"value"))), ErrorCode.CORRUPT_MESSAGE),
         (batch(b"value", attributes=CONTROL), ErrorCode.INVALID_RECORD),
-        (batch(b"value", attributes=TRANSACTIONAL), ErrorCode.INVALID_TXN_STATE),
+        (batch(b"value", attributes=TRANSACTIONAL), ErrorCode.INVALID_RECORD),
         (batch(b"value" * 1000), ErrorCode.MESSAGE_TOO_LARGE),
     ],
     ids=["old", "two", "cut", "torn", "control", "transactional", "large"],

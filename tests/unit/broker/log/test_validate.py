@@ -107,8 +107,8 @@ def test_clients_write_no_control_batches() -> None:
     assert refusal(batch(b"a", attributes=_CONTROL)) == ErrorCode.INVALID_RECORD
 
 
-def test_there_are_no_transactions() -> None:
-    assert refusal(batch(b"a", attributes=_TRANSACTIONAL)) == ErrorCode.INVALID_TXN_STATE
+def test_a_transaction_is_of_a_producer() -> None:
+    assert refusal(batch(b"a", attributes=_TRANSACTIONAL)) == ErrorCode.INVALID_RECORD
 
 
 def test_an_idempotent_producer_gives_sequence_and_epoch() -> None:

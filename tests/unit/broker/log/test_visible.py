@@ -46,12 +46,15 @@ class Remembered:
         self.events: list[str] = []
         self.needed_from: int | None = None
         self.done_before: int | None = None
+        self.undecided: set[int] = set()
 
     def part(self, kind: type[F]) -> F | None:
         return self if isinstance(self, kind) else None
 
     def delayed(self, header: BatchHeader, batch: Buffer) -> None:
         self.events += [f"delayed {record.offset}" for record in iter_records(batch)]
+        if header.in_transaction:
+            self.undecided.add(header.producer_id)
 
     def control(self, record: ControlRecord) -> None:
         if record.value == b"bad":
@@ -60,6 +63,15 @@ class Remembered:
 
     def delivered(self, announcement: Announcement) -> None:
         self.events.append(f"delivered {announcement.entries.offsets}")
+
+    @property
+    def awaits_markers(self) -> bool:
+        return bool(self.undecided)
+
+    def ended(self, producer_id: int, *, is_commit: bool) -> None:
+        if producer_id in self.undecided:
+            self.undecided.remove(producer_id)
+            self.events.append(f"{'commit' if is_commit else 'abort'} {producer_id}")
 
     def succeed(self, former: Fold) -> None:
         self.events.append("succeeds another")
