@@ -322,7 +322,7 @@ class TestAnswers:
         st.sampled_from(FETCH_VERSIONS),
         NAMES,
         st.tuples(INT32, INT32),
-        st.tuples(INT64, INT64),
+        st.tuples(INT64, INT64, INT64),
         st.binary(min_size=1, max_size=20_000),
         st.booleans(),
     )
@@ -331,7 +331,7 @@ class TestAnswers:
         version: int,
         name: str,
         numbers: tuple[int, int],
-        offsets: tuple[int, int],
+        offsets: tuple[int, int, int],
         records: bytes,
         is_committed: bool,
     ) -> None:
