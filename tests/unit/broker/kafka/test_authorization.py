@@ -42,6 +42,7 @@ from qbus.wire.messages import (
     offset_for_leader_epoch,
     produce,
     txn_offset_commit,
+    write_txn_markers,
 )
 from tests.support.logs import batch
 
@@ -476,6 +477,14 @@ def _transaction_cases() -> Iterator[Case]:
         ApiKey.END_GROUP_TRANSACTION,
         0,
         {"group_id": "readers", "producer_id": 1, "producer_epoch": 0, "committed": True},
+        (Operation.CLUSTER_ACTION, CLUSTER),
+        CLUSTER_DENIED,
+    )
+    ended = write_txn_markers.WritableTxnMarkerTopic(name="orders", partition_indexes=one)
+    yield Case(
+        ApiKey.WRITE_TXN_MARKERS,
+        1,
+        {"markers": [write_txn_markers.WritableTxnMarker(producer_id=1, topics=[ended])]},
         (Operation.CLUSTER_ACTION, CLUSTER),
         CLUSTER_DENIED,
     )

@@ -8,7 +8,7 @@ from qbus.wire.messages.describe_producers import (
     TopicRequest,
 )
 from tests.support.data_plane import DataPlane
-from tests.support.logs import NOW_MS, batch
+from tests.support.logs import NOW_MS, batch, transactional
 
 
 async def describe(plane: DataPlane, topic: str = "orders", index: int = 0) -> PartitionResponse:
@@ -34,3 +34,16 @@ async def test_unknown_partitions(plane: DataPlane) -> None:
     answer = await describe(plane, "none")
     assert ErrorCode(answer.error_code) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert answer.active_producers == []
+
+
+async def test_transactions_with_their_coordinator_and_their_start(plane: DataPlane) -> None:
+    partition = await plane.create("orders", qbus_durability="memory")
+    partition.end_transaction(7, 4, 12, committed=True)
+    asked = partition.begin_verification(7, 4, 0)
+    partition.append(transactional(b"a", epoch=4), 1, asked)
+    (producer,) = (await describe(plane)).active_producers
+    assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (12, 1)
+    partition.end_transaction(7, 5, 13, committed=False, version=2)
+    (producer,) = (await describe(plane)).active_producers
+    assert (producer.producer_epoch, producer.last_sequence, producer.last_timestamp) == (5, -1, -1)
+    assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (13, -1)
