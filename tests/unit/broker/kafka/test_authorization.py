@@ -480,7 +480,7 @@ def _transaction_cases() -> Iterator[Case]:
         (Operation.CLUSTER_ACTION, CLUSTER),
         CLUSTER_DENIED,
     )
-    ended = write_txn_markers.WritableTxnMarkerTopic(name="orders", partition_indexes=one)
+    ended = write_txn_markers.WritableTxnMarkerTopic(name="orders", partition_indexes=[0])
     yield Case(
         ApiKey.WRITE_TXN_MARKERS,
         1,
