@@ -127,5 +127,10 @@ def test_broker_settings(qbus: Qbus) -> None:
     assert qbus.json("topic", "create", "by-default")["partitions"] == 2
     after = {s["name"] for s in qbus.json("broker-config", "--unset", "num.partitions")}
     assert after == before
+    (default,) = qbus.json("broker-config", "--all-brokers", "--set", "num.partitions=3")
+    assert (default["name"], default["value"]) == ("num.partitions", "3")
+    assert qbus.json("topic", "create", "by-the-default-of-all")["partitions"] == 3
+    assert qbus.json("broker-config", "--all-brokers", "--unset", "num.partitions") == []
+    qbus.failure("broker-config", "--all-brokers", "--broker", "1", code=2)
     qbus.failure("broker-config", "--set", "node.id=7")
     qbus.failure("broker-config", "--broker", "7")

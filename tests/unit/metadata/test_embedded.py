@@ -16,6 +16,7 @@ from qbus.metadata import (
     Create,
     EmbeddedStore,
     Node,
+    NoNode,
     SessionState,
     Set,
     StoreUnavailable,
@@ -106,6 +107,52 @@ async def test_a_commit_is_on_stable_storage_and_the_file_is_ours(
     async with EmbeddedStore(tmp_path / "m.db") as store:
         row = await store._submit(lambda db: db._db.execute(f"PRAGMA {pragma}").fetchone())
         assert row == (value,)
+
+
+async def test_a_lazy_transaction_does_not_wait_for_the_disk_and_the_next_other_one_does(
+    tmp_path: Path,
+) -> None:
+    """What ``synchronous`` is during a commit says whether it waits: 1 does not, 2 does."""
+    async with EmbeddedStore(tmp_path / "m.db") as store:
+
+        async def commits_with() -> int:
+            # A read does not change it.
+            row = await store._submit(
+                lambda db: db._db.execute("PRAGMA synchronous").fetchone(), lazily=True
+            )
+            level: int = row[0]
+            return level
+
+        await store.lazy_transaction([Create("/a")])
+        assert await commits_with() == 1
+        assert await store.get("/a") is not None
+        await store.transaction([Create("/b")])
+        row = await store._submit(lambda db: db._db.execute("PRAGMA synchronous").fetchone())
+        assert row == (2,)
+
+
+async def test_a_lazy_transaction_beside_another_one_waits_for_the_disk(tmp_path: Path) -> None:
+    levels = []
+    async with EmbeddedStore(tmp_path / "m.db") as store:
+
+        def look(database: Database) -> None:
+            levels.append(database._db.execute("PRAGMA synchronous").fetchone()[0])
+
+        await asyncio.gather(
+            store.lazy_transaction([Create("/a")]),
+            store.transaction([Create("/b")]),
+            store._submit(look),
+        )
+        assert levels == [2]
+
+
+async def test_a_lazy_transaction_is_whole_or_refused(tmp_path: Path) -> None:
+    async with EmbeddedStore(tmp_path / "m.db") as store:
+        with pytest.raises(NoNode):
+            await store.lazy_transaction([Create("/a"), Set("/none", b"")])
+        assert await store.get("/a") is None
+        with pytest.raises(TypeError):
+            await store.lazy_transaction([Create("/a", "text")])  # type: ignore[arg-type]
 
 
 async def test_transactions_that_wait_share_a_commit(
@@ -266,7 +313,7 @@ async def main():
         first = len(await store.children("/done"))
 
         async def write(number):
-            await store.transaction(
+            await getattr(store, sys.argv[2])(
                 [Create(f"/done/{number:09}"), Create(f"/beside/{number:09}", b"x" * 500)]
             )
             sys.stdout.write(f"{number}\\n")
@@ -280,14 +327,15 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("acknowledged_before_the_kill", [1, 20, 300])
+@pytest.mark.parametrize("kind", ["transaction", "lazy_transaction"])
 def test_a_kill_loses_nothing_that_was_acknowledged(
-    tmp_path: Path, acknowledged_before_the_kill: int
+    tmp_path: Path, acknowledged_before_the_kill: int, kind: str
 ) -> None:
     path = tmp_path / "m.db"
     acknowledged: set[int] = set()
     for _ in range(3):
         writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", WRITER, str(path), kind], stdout=subprocess.PIPE, text=True
         )
         assert writer.stdout is not None
         with writer:

@@ -207,6 +207,14 @@ async def test_operations_see_those_before_them(store: MetadataStore) -> None:
     assert results == ["/a", 1, None, "/a/b", None, None, "/a"]
 
 
+async def test_a_lazy_transaction_is_a_transaction(store: MetadataStore) -> None:
+    assert await store.lazy_transaction([Create("/n", b"1"), Set("/n", b"2")]) == ["/n", 1]
+    assert await store.get("/n") == Node(b"2", 1)
+    with pytest.raises(NoNode):
+        await store.lazy_transaction([Set("/n", b"3"), Delete("/none")])
+    assert await store.get("/n") == Node(b"2", 1)
+
+
 async def test_an_empty_transaction_does_nothing(store: MetadataStore) -> None:
     assert await store.transaction([]) == []
 

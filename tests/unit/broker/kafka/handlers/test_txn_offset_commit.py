@@ -39,7 +39,7 @@ def request(*partitions: int, topic: str = "t", **changes: Any) -> TxnOffsetComm
         )
         for index in partitions
     ]
-    fields = {
+    fields: dict[str, Any] = {
         "transactional_id": "tx",
         "group_id": "g",
         "producer_id": 7,
