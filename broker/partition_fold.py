@@ -50,6 +50,11 @@ class PartitionFold:
         """See :class:`~qbus.broker.log.controls.Fold`."""
         return self.queues.done_before
 
+    @property
+    def told_from(self) -> int | None:
+        """See :class:`~qbus.broker.log.controls.Fold`."""
+        return self.queues.told_from
+
     def delayed(self, header: BatchHeader, batch: Buffer) -> None:
         """See :class:`~qbus.broker.log.controls.Fold`."""
         self.delays.delayed(header, batch)

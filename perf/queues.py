@@ -1,4 +1,4 @@
-"""Jobs beside Disque, beanstalkd, Redis, BullMQ and Kafka's share groups.
+"""Jobs beside Disque, beanstalkd, Redis, BullMQ, RQ and Kafka's share groups.
 
 Workers add jobs of 100 bytes, one after another, and take and acknowledge them, each over a
 connection of its own: jobs/s, of a worker's loop as services run it. Then the time from add to get
@@ -33,7 +33,7 @@ _FILL_SECONDS = 300.0
 _FIRST_SECONDS = 20.0  # for a queue that is made at first use
 _WARM_UP = 2  # times the seconds of a row: a JVM compiles while it is loaded
 _MB = 1e6
-_ONE_AT_A_TIME = {"beanstalkd", "bullmq"}  # whatever a worker asks for
+_ONE_AT_A_TIME = {"beanstalkd", "bullmq", "rq"}  # whatever a worker asks for
 
 _queues = counter()
 

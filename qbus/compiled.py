@@ -16,6 +16,7 @@ from types import ModuleType
 MODULES = (
     "qbus.clock",
     "qbus.frames",
+    "qbus.jobs",
     "qbus.records.control",
     "qbus.records.header",
     "qbus.records.plain",
@@ -30,6 +31,13 @@ MODULES = (
     "qbus.broker.delay.held",
     "qbus.broker.delay.intake",
     "qbus.broker.delay.schedule",
+    "qbus.broker.disque.adding",
+    "qbus.broker.disque.commands",
+    "qbus.broker.disque.connection",
+    "qbus.broker.disque.dispatch",
+    "qbus.broker.disque.finding",
+    "qbus.broker.disque.job_queue",
+    "qbus.broker.disque.resp",
     "qbus.broker.kafka.context",
     "qbus.broker.kafka.dispatch",
     "qbus.broker.kafka.fetch_reader",
@@ -69,6 +77,16 @@ MODULES = (
     "qbus.broker.partition.followers",
     "qbus.broker.partition.partition",
     "qbus.broker.partition.purgatory",
+    "qbus.broker.queues.batches",
+    "qbus.broker.queues.fold",
+    "qbus.broker.queues.journal",
+    "qbus.broker.queues.queue",
+    "qbus.broker.queues.ranges",
+    "qbus.broker.queues.service",
+    "qbus.broker.queues.source",
+    "qbus.broker.queues.state",
+    "qbus.broker.queues.taking",
+    "qbus.broker.queues.waiters",
 )
 """The compiled modules: whole hierarchies of classes, for a compiled class is no base of others."""
 

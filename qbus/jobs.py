@@ -32,8 +32,9 @@ node of zeros.
 import hashlib
 import re
 import struct
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from binascii import Error as Base64Error
+from binascii import b2a_base64
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -53,7 +54,8 @@ MAX_OFFSET: Final = (1 << 48) - 1
 MAX_SECONDS: Final = (1 << 32) - 1
 
 _OPTIONS: Final = re.compile(rb"(\d{1,18}),(\d{1,18}),(\d{1,18}),(\d{1,9}),([0-9a-f]{8})")
-_PLACE: Final = struct.Struct(">4sHHIIH")
+_PLACE: Final = struct.Struct(">4sHHII")
+_CHECK_BYTES: Final = 2
 _LONGEST_MINUTES: Final = 0xFFFF
 _LONGEST_NAME: Final = 249
 _ESCAPED: Final = "disque-x."
@@ -90,8 +92,9 @@ class JobId(NamedTuple):
 
     def is_in(self, topic_id: bytes) -> bool:
         """Whether the job is one of the topic with that id."""
-        place = b64decode(self.text[11:35])
-        return self.check == _check(topic_id, self.text, place)
+        place = b64decode(self.text[11:35])[:-_CHECK_BYTES]
+        rest = f"{self.text[:11]}{self.text[35:]}".encode()
+        return self.check == crc32(place, crc32(rest, crc32(topic_id))) & 0xFFFF
 
 
 class JobOptions(NamedTuple):
@@ -107,13 +110,18 @@ class JobOptions(NamedTuple):
     replicate: int = 1
     node: str = NO_NODE
 
-    def headers(self) -> list[tuple[str, bytes]]:
+    def headers(self) -> Sequence[tuple[str, bytes]]:
         """The headers that say so. A job that never ends needs none."""
-        if self.ttl is None:
-            return []
-        value = f"{self.ttl},{self.retry},{self.delay},{self.replicate},{self.node}"
-        left = f"{self.ttl - self.delay}s"
-        return [(JOB, value.encode()), (TTL, left.encode())]
+        return () if self.ttl is None else _headers(self)
+
+
+@lru_cache(maxsize=1024)
+def _headers(options: JobOptions) -> Sequence[tuple[str, bytes]]:
+    """The headers of a job that ends."""
+    ttl, retry, delay, replicate, node = options
+    left = (ttl or 0) - delay
+    value = f"{ttl},{retry},{delay},{replicate},{node}"
+    return ((JOB, value.encode()), (TTL, b"%ds" % left))
 
 
 def read_options(headers: Headers, retry: int) -> JobOptions:
@@ -151,12 +159,11 @@ def encode_id(
     if not (0 <= partition <= MAX_PARTITION and 0 <= offset <= MAX_OFFSET):
         raise ValueError(f"no job id has room for partition {partition}, offset {offset}")
     seconds = min(max(seconds, 0), MAX_SECONDS)
-    ends = _minutes(options)
     where = partition << 1 | (options.delay > 0)
-    place = _PLACE.pack(topic_id[:4], where, offset >> 32, offset & 0xFFFFFFFF, seconds, 0)
-    beginning = f"D-{options.node}-"
-    check = _check(topic_id, f"{beginning:35}{ends}", place)
-    coded = b64encode(place[:-2] + check.to_bytes(2, "big")).decode()
+    place = _PLACE.pack(topic_id[:4], where, offset >> 32, offset & 0xFFFFFFFF, seconds)
+    beginning, ends = f"D-{options.node}-", _minutes(options)
+    check = crc32(place, crc32(f"{beginning}{ends}".encode(), crc32(topic_id))) & 0xFFFF
+    coded = b2a_base64(place + check.to_bytes(2, "big"), newline=False).decode()
     return f"{beginning}{coded}{ends}"
 
 
@@ -176,7 +183,8 @@ def parse_id(text: str | bytes) -> JobId | None:
         int(text[36:], 16)
     except (ValueError, Base64Error):
         return None
-    tag, where, high, low, seconds, check = _PLACE.unpack(place)
+    tag, where, high, low, seconds = _PLACE.unpack_from(place)
+    check = int.from_bytes(place[-_CHECK_BYTES:], "big")
     return JobId(text, tag, where >> 1, high << 32 | low, bool(where & 1), seconds, check)
 
 
@@ -185,11 +193,6 @@ def _minutes(options: JobOptions) -> str:
     minutes = min(minutes, _LONGEST_MINUTES)
     minutes = minutes | 1 if options.retry else minutes & ~1
     return f"-{minutes:04x}"
-
-
-def _check(topic_id: bytes, text: str, place: bytes) -> int:
-    rest = f"{text[:11]}{text[35:]}".encode()
-    return crc32(topic_id + rest + place[:-2]) & 0xFFFF
 
 
 # Names of queues: Disque takes any bytes, a topic has letters, digits, dots, dashes, underscores.

@@ -184,6 +184,11 @@ class DelayFold:
         """See :class:`~qbus.broker.log.controls.Fold`."""
         return None
 
+    @property
+    def told_from(self) -> int | None:
+        """See :class:`~qbus.broker.log.controls.Fold`."""
+        return None
+
     def part(self, kind: type[F]) -> F | None:
         """See :class:`~qbus.broker.log.controls.Fold`."""
         return self if isinstance(self, kind) else None

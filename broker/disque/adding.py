@@ -1,10 +1,7 @@
 """Jobs on their way into a partition: those of one turn of the event loop share a batch."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from qbus.delay import DELIVER_AT
@@ -14,6 +11,7 @@ from qbus.records import build_batch
 
 from ..log import AppendInfo
 from ..partition.partition import ACKS_ALL, Partition
+from . import errors, resp
 
 _BATCH_BYTES: Final = 512 * 1024
 _RECORD_BYTES: Final = 200  # what a job takes besides its body, about
@@ -43,28 +41,93 @@ class Delays(Protocol):
         """What is to become of a batch; None: nothing in it is delayed. Raises ApiError."""
 
 
-@dataclass(slots=True, eq=False)
-class _NewJob:
-    """A job that is to be appended, and who waits for its id."""
+class NewJob:
+    """A job that is to be appended, and the reply that its client waits for.
 
-    body: bytes
-    options: JobOptions
-    is_async: bool
-    added: asyncio.Future[str]
-    on_late: Callable[[int], None] | None
+    ``on_late`` is called with the job's offset if it is safe only after ``timeout_ms``, when its
+    client was told that it is not; 0: the client waits as long as it takes.
+    """
+
+    __slots__ = ("body", "is_async", "is_late", "on_late", "options", "reply", "timer")
+
+    def __init__(
+        self,
+        body: bytes,
+        options: JobOptions,
+        *,
+        is_async: bool = False,
+        timeout_ms: int = 0,
+        on_late: Callable[[int], None] | None = None,
+    ) -> None:
+        """Make it in a running event loop. ``is_async``: it is safe once it is appended."""
+        loop = asyncio.get_running_loop()
+        self.body = body
+        self.options = options
+        self.is_async = is_async
+        self.is_late = False
+        self.on_late = on_late
+        self.reply: asyncio.Future[bytes] = loop.create_future()
+        self.timer: asyncio.TimerHandle | None = None
+        if timeout_ms:
+            self.timer = loop.call_later(timeout_ms / 1000, self._expire)
 
     @property
-    def kind(self) -> tuple[bool, bool]:
-        """Which jobs share a batch."""
-        return self.options.delay > 0, self.is_async
+    def is_delayed(self) -> bool:
+        """Whether it is to be given out later."""
+        return self.options.delay > 0
+
+    def added(self, text: str, offset: int) -> None:
+        """It is safe at ``offset``, and ``text`` is its id."""
+        if self.is_late:
+            if self.on_late is not None and not self.is_async:
+                self.on_late(offset)
+        else:
+            self._answer(resp.simple(text))
+
+    def failed(self, error: Exception) -> None:
+        """It was not appended, or may be lost."""
+        self._answer(resp.error(why_not_added(error)))
+
+    def _answer(self, reply: bytes) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        if not self.reply.done():
+            self.reply.set_result(reply)
+
+    def _expire(self) -> None:
+        if not self.reply.done():
+            self.is_late = True
+            self.reply.set_result(resp.error(errors.NO_REPLICAS_IN_TIME))
+
+
+def why_not_added(error: BaseException) -> str:
+    """The reply to an ADDJOB that failed."""
+    if not isinstance(error, ApiError):
+        return f"ERR {error}"
+    if error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
+        return errors.NO_REPLICAS
+    if error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+        return errors.NO_REPLICAS_IN_TIME
+    if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+        return errors.NOT_STORED.format(error)
+    return f"ERR {error}"
 
 
 class _Append:
     """One batch that was appended, until it is acknowledged: what a partition calls back."""
 
-    __slots__ = ("_first_offset", "_ids", "_jobs")
+    __slots__ = ("_adder", "_first_offset", "_ids", "_jobs", "_partition")
 
-    def __init__(self, jobs: list[_NewJob], ids: list[str], first_offset: int) -> None:
+    def __init__(
+        self,
+        adder: "Adder",
+        partition: Partition,
+        jobs: list[NewJob],
+        ids: list[str],
+        first_offset: int,
+    ) -> None:
+        self._adder = adder
+        self._partition = partition
         self._jobs = jobs
         self._ids = ids
         self._first_offset = first_offset
@@ -75,81 +138,75 @@ class _Append:
 
     def acknowledged(self, token: object, code: ErrorCode) -> None:  # noqa: ARG002 - there is one
         """It is acknowledged (NONE), or never will be."""
+        self._adder.count_out(self._partition, self._jobs)
+        if code:
+            error = ApiError(code)
+            for job in self._jobs:
+                job.failed(error)
+            return
+        offset = self._first_offset
         for number, job in enumerate(self._jobs):
-            if job.added.done():
-                if not code and job.on_late is not None and not job.is_async:
-                    job.on_late(self._first_offset + number)
-            elif code:
-                job.added.set_exception(ApiError(code))
-            else:
-                job.added.set_result(self._ids[number])
+            job.added(self._ids[number], offset + number)
 
 
 class Adder:
     """Appends jobs to partitions that are led here."""
 
+    __slots__ = ("_delays", "_loop", "_now_ms", "_open", "_waiting", "added")
+
     def __init__(self, delays: Delays, now_ms: Callable[[], int]) -> None:
         self._delays = delays
         self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[tuple[Partition, bytes], list[_NewJob]] = {}
-        self._open: Counter[Partition] = Counter()
+        self._waiting: dict[tuple[Partition, bytes], list[NewJob]] = {}
+        self._open: dict[Partition, int] = {}
         self.added = 0
 
     def open(self, partition: Partition) -> int:
         """How many jobs for now are on their way into a partition, and count in no length yet."""
-        return self._open[partition]
+        return self._open.get(partition, 0)
 
-    def add(
-        self,
-        partition: Partition,
-        topic_id: bytes,
-        body: bytes,
-        options: JobOptions,
-        *,
-        is_async: bool = False,
-        on_late: Callable[[int], None] | None = None,
-    ) -> asyncio.Future[str]:
-        """Append a job at the end of this turn; the future has its id once it is safe.
-
-        ``is_async``: the id is there as soon as the job is appended. ``on_late`` is called with the
-        job's offset if it is safe only when nobody waits any longer. It fails with ApiError.
-        """
-        added: asyncio.Future[str] = self._loop.create_future()
+    def add(self, partition: Partition, topic_id: bytes, job: NewJob) -> None:
+        """Append a job at the end of this turn; its reply has its id once it is safe."""
         key = (partition, topic_id)
         waiting = self._waiting.get(key)
         if waiting is None:
             waiting = self._waiting[key] = []
             self._loop.call_soon(self._append_all, key)
-        waiting.append(_NewJob(body, options, is_async, added, on_late))
-        if not options.delay:
-            self._open[partition] += 1
-            added.add_done_callback(partial(self._on_added, partition))
-        return added
+        waiting.append(job)
+        if not job.is_delayed:
+            self._open[partition] = self._open.get(partition, 0) + 1
 
-    def _on_added(self, partition: Partition, _: object) -> None:
-        self._open[partition] -= 1
-        if self._open[partition] <= 0:
-            del self._open[partition]
+    def count_out(self, partition: Partition, jobs: list[NewJob]) -> None:
+        """These jobs, which are all for now or none of them, are not on their way any more."""
+        if not jobs[0].is_delayed:
+            left = self._open.get(partition, 0) - len(jobs)
+            if left > 0:
+                self._open[partition] = left
+            else:
+                self._open.pop(partition, None)
 
     def _append_all(self, key: tuple[Partition, bytes]) -> None:
         jobs = self._waiting.pop(key)
         while jobs:
-            count, size, kind = 0, 0, jobs[0].kind
+            first, count, size = jobs[0], 0, 0
             for job in jobs:
                 size += len(job.body) + _RECORD_BYTES
-                if job.kind != kind or (count and size > _BATCH_BYTES):
+                is_other = (
+                    job.is_async is not first.is_async or job.is_delayed is not first.is_delayed
+                )
+                if is_other or (count and size > _BATCH_BYTES):
                     break
                 count += 1
             self._append(*key, jobs[:count])
             del jobs[:count]
 
-    def _append(self, partition: Partition, topic_id: bytes, jobs: list[_NewJob]) -> None:
-        is_delayed, is_async = jobs[0].kind
+    def _append(self, partition: Partition, topic_id: bytes, jobs: list[NewJob]) -> None:
+        is_delayed, is_async = jobs[0].is_delayed, jobs[0].is_async
         acks = _ACKS_LEADER if is_async else ACKS_ALL
         now_ms = self._now_ms()
         try:
-            batch = build_batch((None, one.body, _headers(one, now_ms), now_ms) for one in jobs)
+            batch = build_batch([(None, one.body, _headers(one, now_ms), now_ms) for one in jobs])
             for job in jobs:
                 job.body = b""  # which may be much, until all replicas have it
             if is_delayed:
@@ -158,23 +215,24 @@ class Adder:
                 info = partition.append(memoryview(batch), acks)
             if info.log_append_time >= 0:
                 now_ms = info.log_append_time
+            first, seconds = info.first_offset, now_ms // 1000
             ids = [
                 encode_id(
                     topic_id,
                     partition.index,
-                    info.first_offset + number,
+                    first + number,
                     job.options,
-                    now_ms // 1000 + job.options.delay,
+                    seconds + job.options.delay,
                 )
                 for number, job in enumerate(jobs)
             ]
         except (ApiError, ValueError) as error:
+            self.count_out(partition, jobs)
             for job in jobs:
-                if not job.added.done():
-                    job.added.set_exception(error)
+                job.failed(error)
             return
         self.added += len(jobs)
-        appended = _Append(jobs, ids, info.first_offset)
+        appended = _Append(self, partition, jobs, ids, first)
         if is_async or partition.high_watermark > info.last_offset:
             appended.acknowledged(None, ErrorCode.NONE)
         else:
@@ -189,8 +247,8 @@ class Adder:
         return intake.append()[0]
 
 
-def _headers(job: _NewJob, now_ms: int) -> list[tuple[str, bytes]]:
+def _headers(job: NewJob, now_ms: int) -> Sequence[tuple[str, bytes]]:
     headers = job.options.headers()
-    if job.options.delay:
-        headers.append((DELIVER_AT, str(now_ms + 1000 * job.options.delay).encode()))
-    return headers
+    if not job.options.delay:
+        return headers
+    return [*headers, (DELIVER_AT, str(now_ms + 1000 * job.options.delay).encode())]

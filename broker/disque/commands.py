@@ -16,9 +16,10 @@ from ..partition.acknowledgement import Acknowledgement
 from ..partition.partition import ACKS_ALL, Partition
 from ..queues import AckRange, AckType, RecordStatus
 from . import errors, resp
+from .adding import NewJob
 from .connection import Client, Reply
 from .errors import CommandError, syntax_error, wrong_arguments
-from .finding import Found, Place
+from .finding import DeliveredJobs, Found, Place
 from .job_queue import BlockedClient, JobQueue, Part, TakenJob
 from .nodes import Node
 from .options import (
@@ -74,6 +75,95 @@ class Command(NamedTuple):
     flags: str
     run: Handler
     is_concurrent: bool = False
+
+
+class Settling:
+    """Finishes jobs that are here, and answers how many there were once all are done for good.
+
+    ``again`` finishes those whose partitions are not led here any more.
+    """
+
+    __slots__ = ("_again", "_count", "_error", "_left", "_loop", "_moved", "_reply")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        again: Callable[[Sequence[bytes]], Coroutine[Any, Any, int]],
+    ) -> None:
+        self._loop = loop
+        self._again = again
+        self._left = 0
+        self._count = 0
+        self._moved: list[bytes] = []
+        self._error: ApiError | None = None
+        self._reply: asyncio.Future[bytes] | None = None
+
+    def begin(self, found: Found, delivered: DeliveredJobs) -> None:
+        """Finish a job, of which is known where it lies."""
+        assert found.offset is not None
+        told = partial(self._told, found, delivered)
+        self._left += 1
+        try:
+            if not found.queue.begin_to_settle(found.offset, told):
+                self._left -= 1
+        except ApiError as error:
+            told(error.code, error.message)
+
+    def reply(self) -> Reply:
+        """The answer, now or later."""
+        if not self._left and not self._moved:
+            return self._answer()
+        self._reply = self._loop.create_future()
+        if not self._left:
+            self._end()
+        return self._reply
+
+    def _told(
+        self, found: Found, delivered: DeliveredJobs, code: ErrorCode, message: str | None
+    ) -> None:
+        """A job is done for good, or that cannot be stored, or may not be."""
+        self._left -= 1
+        job = found.place.job
+        if not code:
+            self._count += 1
+            if job.is_delayed:
+                delivered.forget(job, found.place.topic.id)
+        elif code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self._moved.append(job.text.encode())
+        else:
+            self._error = ApiError(code, message)
+        if not self._left and self._reply is not None:
+            self._end()
+
+    def _end(self) -> None:
+        reply = self._reply
+        if reply is None or reply.done():
+            return
+        if self._moved:
+            task = self._loop.create_task(self._again(self._moved))
+            task.add_done_callback(self._on_again)
+        else:
+            reply.set_result(self._answer())
+
+    def _on_again(self, task: asyncio.Task[int]) -> None:
+        reply = self._reply
+        if reply is None or reply.done():
+            return
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None:
+            self._count += task.result()
+            reply.set_result(self._answer())
+        elif isinstance(error, CommandError):
+            reply.set_result(resp.error(str(error)))
+        elif isinstance(error, ApiError):
+            reply.set_result(resp.error(f"ERR {error}"))
+        else:
+            reply.cancel()
+
+    def _answer(self) -> bytes:
+        if self._error is not None:
+            return resp.error(f"ERR {self._error}")
+        return resp.integer(self._count)
 
 
 class JobCommands:
@@ -145,22 +235,17 @@ class JobCommands:
         if options.replicate is not None and len(part.partition.isr) < options.replicate:
             raise CommandError(errors.NO_REPLICAS)
         service = self._service
-        added = service.adder.add(
-            part.partition,
-            part.topic_id,
+        job = NewJob(
             options.body,
             options.job(service.nodes.usual_replicas, service.nodes.name),
             is_async=options.is_async,
+            timeout_ms=options.timeout_ms,
             on_late=partial(self._undo_late, part, is_delayed=options.delay > 0),
         )
+        service.adder.add(part.partition, part.topic_id, job)
         queue.jobs_in += 1
         queue.note_use()
-        reply: asyncio.Future[bytes] = self._loop.create_future()
-        timer = None
-        if options.timeout_ms:
-            timer = self._loop.call_later(options.timeout_ms / 1000, _expire, added, reply)
-        added.add_done_callback(partial(_on_added, reply, timer))
-        return reply
+        return job.reply
 
     def _undo_late(self, part: Part, offset: int, *, is_delayed: bool) -> None:
         """Take back a job that its client was told is not safe, as well as that is possible."""
@@ -193,9 +278,10 @@ class JobCommands:
             if service.nodes.is_leaving and not call.is_local:
                 reason = "I'm leaving the cluster"
                 raise CommandError(errors.NO_REPLICAS_HERE.format(reason))
-            if self._loop.time() >= end:
+            left_s = end - self._loop.time()
+            if left_s <= 0:
                 raise CommandError(errors.NO_REPLICAS_IN_TIME)
-            await asyncio.sleep(_RETRY_S)
+            await service.wait_for_change(left_s)
 
     def _check_copies(self, topic: Topic, options: AddOptions) -> None:
         copies = len(topic.partitions[0].target)
@@ -212,13 +298,20 @@ class JobCommands:
         """``GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] FROM queue ...``."""
         options = parse_get(call.arguments)
         queues = self._queues_of(options)
+        taking: Awaitable[list[TakenJob]] | None = None
+        if len(queues) == 1:
+            begun = queues[0].begin_take(options.count)
+            if not isinstance(begun, list):
+                taking = begun
+            elif begun:
+                return jobs_reply(begun, with_counters=options.with_counters)
+        elif any(queue.length and not queue.blocked for queue in queues):
+            taking = take(queues, options.count)
         reply: asyncio.Future[bytes] = self._loop.create_future()
-        is_here = any(queue.length and not queue.blocked for queue in queues)
-        is_elsewhere = not call.is_local and any(map(self._service.others_with, queues))
-        if is_here or is_elsewhere:
-            self._service.run(self._get(call, options, queues, reply))
-        else:
+        if taking is None and (call.is_local or not any(map(self._service.others_with, queues))):
             self._hang(call, options, reply)
+        else:
+            self._service.run(self._get(call, options, queues, taking, reply))
         return reply
 
     def _queues_of(self, options: GetOptions) -> list[JobQueue]:
@@ -231,10 +324,11 @@ class JobCommands:
         call: Call,
         options: GetOptions,
         queues: Sequence[JobQueue],
+        taking: Awaitable[list[TakenJob]] | None,
         reply: asyncio.Future[bytes],
     ) -> None:
         try:
-            taken = await take(queues, options.count)
+            taken = [] if taking is None else await taking
             if not taken and not call.is_local:
                 taken = await self._service.take_elsewhere(queues, options.count)
         except (ApiError, OSError) as error:
@@ -265,8 +359,8 @@ class JobCommands:
             client = call.client
             client.is_blocked = True
             queues = [service.need_queue(name) for name in dict.fromkeys(options.queues)]
-            blocked = BlockedClient(self._loop, queues, options.timeout_ms)
-            blocked.future.add_done_callback(partial(self._on_job, client, options, reply))
+            on_end = partial(self._on_job, client, options, reply)
+            blocked = BlockedClient(self._loop, queues, options.timeout_ms, on_end)
             reply.add_done_callback(partial(_leave, blocked))
 
     def _on_job(
@@ -274,11 +368,10 @@ class JobCommands:
         client: Client,
         options: GetOptions,
         reply: asyncio.Future[bytes],
-        future: asyncio.Future[TakenJob | None],
+        taken: TakenJob | None,
     ) -> None:
         client.is_blocked = False
-        taken = None if future.cancelled() else future.result()
-        if reply.done():
+        if reply.done():  # the client is gone
             if taken is not None:
                 self._service.run(self._service.give_back(taken))
         elif taken is None:
@@ -291,8 +384,39 @@ class JobCommands:
     def ack(self, call: Call) -> Reply:
         """``ACKJOB id ... [RESULT body]``, and FASTACK and DELJOB alike: it is done."""
         ids, words = _split(call.arguments[1:], b"result")
+        if not words:
+            reply = self._ack_at_hand(call, ids)
+            if reply is not None:
+                return reply
         result = words[1] if words else None
         return self._count(call, ids, partial(self._ack, result), words)
+
+    def _ack_at_hand(self, call: Call, ids: Sequence[bytes]) -> Reply | None:
+        """Finish jobs that are all here, and known; None: something has to be waited for first."""
+        need_ids(ids)
+        service, found = self._service, list[Found]()
+        me, finder = service.config.node_id, service.finder
+        for text in ids if len(ids) < 2 else dict.fromkeys(ids):
+            place = service.place(text)
+            if place is None:
+                continue
+            if place.leader != me and not call.is_local:
+                return None
+            try:
+                one = finder.at_hand(place)
+            except ApiError:
+                return None
+            if one is None:
+                return None
+            found.append(one)
+        settling = Settling(self._loop, partial(self._ack_again, call))
+        for one in found:
+            settling.begin(one, service.delivered)
+        return settling.reply()
+
+    async def _ack_again(self, call: Call, ids: Sequence[bytes]) -> int:
+        """Finish jobs whose partitions have just moved; how many."""
+        return await self._count_of(call, ids, partial(self._ack, None), ())
 
     async def _ack(self, result: bytes | None, found: Found) -> bool:
         if found.offset is None:
@@ -373,6 +497,15 @@ class JobCommands:
         change: Callable[[Found], Awaitable[bool]],
         words: Sequence[bytes],
     ) -> bytes:
+        return resp.integer(await self._count_of(call, ids, change, words))
+
+    async def _count_of(
+        self,
+        call: Call,
+        ids: Sequence[bytes],
+        change: Callable[[Found], Awaitable[bool]],
+        words: Sequence[bytes],
+    ) -> int:
         me, here, elsewhere = self._service.config.node_id, list[Place](), dict[int, list[bytes]]()
         for text in ids:
             place = self._service.place(text)
@@ -383,7 +516,7 @@ class JobCommands:
             else:
                 elsewhere.setdefault(place.leader, []).append(text)
         if len(here) == 1 and not elsewhere:
-            return resp.integer(await self._change(here[0], change))
+            return await self._change(here[0], change)
         asked: list[Coroutine[Any, Any, int]] = [self._change(place, change) for place in here]
         asked += [
             self._count_elsewhere(call.arguments[0], leader, texts, words)
@@ -393,7 +526,7 @@ class JobCommands:
         for count in counts:  # all of them were tried
             if isinstance(count, BaseException):
                 raise count
-        return resp.integer(sum(one for one in counts if isinstance(one, int)))
+        return sum(one for one in counts if isinstance(one, int))
 
     async def _change(self, place: Place, change: Callable[[Found], Awaitable[bool]]) -> int:
         for attempt in range(_ATTEMPTS):
@@ -636,42 +769,6 @@ def jobs_reply(taken: Sequence[TakenJob], *, with_counters: bool) -> bytes:
                 % (job.nacks, job.additional_deliveries)
             )
     return b"".join(parts)
-
-
-def _on_added(
-    reply: asyncio.Future[bytes], timer: asyncio.TimerHandle | None, added: asyncio.Future[str]
-) -> None:
-    if timer is not None:
-        timer.cancel()
-    if added.cancelled():
-        return
-    error = added.exception()
-    if reply.done():
-        return
-    if error is None:
-        reply.set_result(resp.simple(added.result()))
-    else:
-        reply.set_result(resp.error(why_not_added(error)))
-
-
-def why_not_added(error: BaseException) -> str:
-    """The reply to an ADDJOB that failed."""
-    if not isinstance(error, ApiError):
-        return f"ERR {error}"
-    if error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
-        return errors.NO_REPLICAS
-    if error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-        return errors.NO_REPLICAS_IN_TIME
-    if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-        return errors.NOT_STORED.format(error)
-    return f"ERR {error}"
-
-
-def _expire(added: asyncio.Future[str], reply: asyncio.Future[bytes]) -> None:
-    if not added.done():
-        added.cancel()
-        if not reply.done():
-            reply.set_result(resp.error(errors.NO_REPLICAS_IN_TIME))
 
 
 def _leave(blocked: BlockedClient, reply: asyncio.Future[bytes]) -> None:

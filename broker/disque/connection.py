@@ -93,8 +93,11 @@ class Owner(Protocol):
         """It is gone."""
 
 
-class Connection(asyncio.Protocol):
-    """Everything that the broker holds for one client."""
+class Connection:
+    """Everything that the broker holds for one client.
+
+    It is an :class:`asyncio.Protocol` but for the base class: one with that cannot be compiled.
+    """
 
     __slots__ = (
         "_begun_bytes",
@@ -164,6 +167,10 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """See :class:`asyncio.BaseProtocol`."""
         self._end("the client closed the connection" if error is None else str(error))
+
+    def eof_received(self) -> bool:
+        """See :class:`asyncio.Protocol`: the transport is to be closed."""
+        return False
 
     def data_received(self, data: bytes) -> None:
         """See :class:`asyncio.Protocol`."""

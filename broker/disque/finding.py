@@ -103,6 +103,11 @@ class HeldRecords(Protocol):
     async def find(self, partition: Partition, offsets: Sequence[int]) -> list[HeldRecord]:
         """Those whose producers were told ``offsets``. Raises ApiError."""
 
+    async def describe(
+        self, partition: Partition, after: tuple[int, int], most: int
+    ) -> tuple[int, int | None, list[HeldRecord]]:
+        """How many there are, when the next is due, and those behind ``after``: due time, place."""
+
 
 class Finder:
     """Finds jobs in the partitions that are led here."""
@@ -121,6 +126,18 @@ class Finder:
         self._delivered = delivered
         self._leader_of = leader_of
         self._settings = settings
+
+    def at_hand(self, place: Place) -> Found | None:
+        """Where a job lies that was given out; None: :meth:`find` has to look. Raises ApiError."""
+        job, topic = place
+        offset = self._delivered.offset(job, topic.id) if job.is_delayed else job.offset
+        if offset is None:
+            return None
+        partition = self._leader_of(topic.name, job.partition)
+        queue = self._queues.queue(partition, GROUP, self._settings.group)
+        if not queue.is_started or offset >= partition.high_watermark:
+            return None
+        return Found(place, partition, queue, offset)
 
     async def find(self, place: Place) -> Found | None:
         """Where a job lies; None: it is not there, or not any more. Raises ApiError."""

@@ -8,8 +8,8 @@ others wait stands behind them.
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 from qbus.config import Address
 from qbus.errors import ApiError
@@ -18,6 +18,7 @@ from qbus.records.record import Headers
 
 from ..partition.partition import Partition
 from ..queues import AckRange, AckType, ShareQueue, TakenRecord
+from ..queues.taking import Offer, RecordsTaken
 from ..queues.types import WaitedFor
 from .queues import MEMBER, JobSettings
 from .reading import due_ms, original_of
@@ -86,38 +87,34 @@ def id_of(
 class BlockedClient:
     """A client that waits for one job of any of some queues."""
 
-    __slots__ = ("_loop", "_timer", "future", "queues")
+    __slots__ = ("_on_end", "_timer", "is_done", "queues")
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         queues: Sequence["JobQueue"],
         timeout_ms: int,
+        on_end: Callable[["TakenJob | None"], None],
     ) -> None:
-        """``timeout_ms`` 0: it waits for ever. The future has the job, or None in the end."""
-        self._loop = loop
+        """``timeout_ms`` 0: it waits for ever. ``on_end`` gets the job, or None in the end."""
         self.queues = queues
-        self.future: asyncio.Future[TakenJob | None] = loop.create_future()
+        self.is_done = False
+        self._on_end = on_end
         self._timer: asyncio.TimerHandle | None = None
         if timeout_ms:
             self._timer = loop.call_later(timeout_ms / 1000, self.give, None)
         for queue in queues:
-            if not self.future.done():
+            if not self.is_done:
                 queue.line_up(self)
 
-    def give(self, taken: TakenJob | None) -> bool:
+    def give(self, taken: "TakenJob | None") -> bool:
         """End its wait with a job, or with None; whether it still waited."""
         self.leave()
-        if self.future.done():
+        if self.is_done:
             return False
-        self.future.set_result(taken)
+        self.is_done = True
+        self._on_end(taken)
         return True
-
-    def fail(self, error: Exception) -> None:
-        """End its wait with an error."""
-        self.leave()
-        if not self.future.done():
-            self.future.set_exception(error)
 
     def leave(self) -> None:
         """Wait no longer."""
@@ -174,6 +171,9 @@ class JobQueue:
         self._waits_for: set[WaitedFor] = set()
         self._ready: dict[WaitedFor, None] = {}
         self._serving: asyncio.Task[None] | None = None
+        self._giving: set[asyncio.Task[None]] = set()  # jobs back
+        self._is_due = False  # to be served in the next turn of the event loop
+        self._loop = asyncio.get_running_loop()
 
     # What it is
 
@@ -266,14 +266,34 @@ class JobQueue:
             raise failure
         return taken
 
+    def begin_take(self, most: int) -> "list[TakenJob] | Coroutine[Any, Any, list[TakenJob]]":
+        """Up to so many jobs as :meth:`take` gives them: at once, if they are at hand."""
+        if self._clients or self.is_paused_out:
+            return []
+        if self._imported or len(self._parts) != 1 or self._parts[0].queue.is_closed:
+            return self.take(most)
+        part = self._parts[0]
+        try:
+            taken = part.queue.take_now(self._offer(most))
+        except (ApiError, OSError):
+            taken = None
+        if taken is None:
+            return self.take(most)
+        if taken.once:
+            return self._jobs_later(part, taken)
+        return self._jobs(part, taken.records)
+
     async def _take_of(self, part: Part, most: int) -> list[TakenJob]:
-        records = await part.queue.take_records(
-            MEMBER,
-            most,
-            at_most_once=self._settings.is_at_most_once,
-            lock_ms=self._settings.lock_ms,
-            max_bytes=_BYTES_AT_ONCE,
-        )
+        return self._jobs(part, await part.queue.take(self._offer(most)))
+
+    async def _jobs_later(self, part: Part, taken: RecordsTaken) -> list[TakenJob]:
+        return self._jobs(part, await taken.result())
+
+    def _offer(self, most: int) -> Offer:
+        settings = self._settings
+        return Offer(MEMBER, most, _BYTES_AT_ONCE, settings.lock_ms, settings.is_at_most_once)
+
+    def _jobs(self, part: Part, records: list[TakenRecord]) -> list[TakenJob]:
         if records:
             self.jobs_out += len(records)
             self.note_use()
@@ -343,8 +363,9 @@ class JobQueue:
         if not self._clients or self.is_paused_out:
             return False
         self._ready[queue] = None
-        if self._serving is None:
-            self._serving = asyncio.ensure_future(self._serve())
+        if self._serving is None and not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._serve_now)
         return True
 
     def close(self) -> None:
@@ -364,13 +385,59 @@ class JobQueue:
                 self._waits_for.add(queue)
                 queue.wait(self, again=queue is again)
 
-    async def _serve(self) -> None:
-        """Give out what partitions have, to those who wait, for as long as there is something."""
+    def _serve_now(self) -> None:
+        """Give out what is at hand, to those who wait; a task does where that has to wait."""
+        self._is_due = False
+        while self._serves:
+            queue = next(iter(self._ready))
+            part = self._part_of(queue)
+            served = 0 if part is None else self._serve_at_hand(part)
+            if served < 0:
+                if self._serving is None:
+                    self._serving = self._loop.create_task(self._serve())
+                return
+            if not served:
+                self._ready.pop(queue, None)
+                self._wait(again=queue)
+        self._ready.clear()
+        self._wait()
+
+    def _serve_at_hand(self, part: Part) -> int:
+        """Give jobs of a partition to those who wait first; how many; -1: a task does."""
+        chosen = self._choose()
         try:
-            while self._ready and self._clients and not self.is_paused_out:
+            taken = part.queue.take_now(self._offer(len(chosen)))
+        except (ApiError, OSError):
+            taken = None
+        if taken is None:
+            self._put_in_front(chosen)
+            return -1
+        if taken.once:
+            begun = self._serve_when(part, chosen, self._jobs_later(part, taken))
+            self._serving = self._loop.create_task(self._serve(begun))
+            return -1
+        for one in self._hand_out(chosen, self._jobs(part, taken.records)):
+            giving = self._loop.create_task(give_back(one))
+            self._giving.add(giving)
+            giving.add_done_callback(self._giving.discard)
+        return len(taken.records)
+
+    async def _serve(self, begun: Coroutine[Any, Any, int] | None = None) -> None:
+        """Give out what partitions have, to those who wait, for as long as there is something.
+
+        ``begun`` comes first: it gives out what was taken already.
+        """
+        try:
+            if begun is not None:
+                await begun
+            while self._serves:
                 queue = next(iter(self._ready))
-                part = next((one for one in self._parts if one.queue is queue), None)
-                served = 0 if part is None else await self._serve_from(part)
+                part = self._part_of(queue)
+                served = 0
+                if part is not None:
+                    chosen = self._choose()
+                    taking = self._take_of(part, len(chosen))
+                    served = await self._serve_when(part, chosen, taking)
                 if not served:
                     self._ready.pop(queue, None)
                     self._wait(again=queue)
@@ -379,11 +446,20 @@ class JobQueue:
             self._serving = None
         self._wait()
 
-    async def _serve_from(self, part: Part) -> int:
-        """Give jobs of a partition to those who wait first; how many there were."""
-        chosen = self._choose()
+    @property
+    def _serves(self) -> bool:
+        """Whether there may be something for somebody."""
+        return bool(self._ready and self._clients) and not self.is_paused_out
+
+    def _part_of(self, queue: WaitedFor) -> Part | None:
+        return next((part for part in self._parts if part.queue is queue), None)
+
+    async def _serve_when(
+        self, part: Part, chosen: list[BlockedClient], taking: Coroutine[Any, Any, list[TakenJob]]
+    ) -> int:
+        """Give jobs of a partition to those who wait first, once they are there; how many."""
         try:
-            taken = await self._take_of(part, len(chosen))
+            taken = await taking
         except (ApiError, OSError) as error:  # it is led elsewhere now, or its disk fails
             _log.debug("no jobs can be taken from %s: %s", part.partition, error)
             self._put_in_front(chosen)
@@ -393,13 +469,16 @@ class JobQueue:
         except BaseException:
             self._put_in_front(chosen)
             raise
+        for one in self._hand_out(chosen, taken):
+            await give_back(one)
+        return len(taken)
+
+    def _hand_out(self, chosen: list[BlockedClient], taken: list[TakenJob]) -> list[TakenJob]:
+        """Give jobs to those who were chosen, or who else waits; those that nobody waits for."""
         left = iter(chosen)
         surplus = [one for one in taken if not _give_next(left, one)]
         self._put_in_front(list(left))
-        for one in surplus:
-            if not self.give_from_elsewhere(one):
-                await give_back(one)
-        return len(taken)
+        return [one for one in surplus if not self.give_from_elsewhere(one)]
 
     def _choose(self) -> list[BlockedClient]:
         """Those who wait first, who stand in no line of this queue meanwhile."""
@@ -411,7 +490,7 @@ class JobQueue:
 
     def _put_in_front(self, clients: list[BlockedClient]) -> None:
         for client in reversed(clients):
-            if not client.future.done():
+            if not client.is_done:
                 self._clients[client] = None
                 self._clients.move_to_end(client, last=False)
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from qbus.config import Address
 
@@ -124,9 +124,9 @@ class DisqueListener:
             self._server.close()
         self._sock.close()
 
-    def _accept(self) -> Connection:
+    def _accept(self) -> asyncio.Protocol:
         self._next_id += 1
-        return Connection(
+        made = Connection(
             self._loop,
             self._next_id,
             self._commands,
@@ -134,6 +134,7 @@ class DisqueListener:
             self,
             self.limits.max_command,
         )
+        return cast("asyncio.Protocol", made)
 
     def _sweep(self) -> None:
         """Close the connections whose clients have had their time."""

@@ -254,19 +254,25 @@ NULL_ARRAY: Final = b"*-1\r\n"
 EMPTY_ARRAY: Final = b"*0\r\n"
 
 
-class Simple(str):
+class Simple:
     """A reply that is a simple string, such as ``+OK``."""
 
-    __slots__ = ()
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
-class Encoded(bytes):
+class Encoded:
     """A part of a reply that is written already."""
 
-    __slots__ = ()
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
 
 
-Value = bytes | str | int | Sequence["Value"] | None
+Value = bytes | str | int | Simple | Encoded | Sequence["Value"] | None
 
 
 def error(text: str) -> bytes:
@@ -300,9 +306,9 @@ def array(items: Iterable[bytes]) -> bytes:
 def encode(value: Value) -> bytes:
     """Write a value: strings as bulk strings, numbers, sequences as arrays, None as a null bulk."""
     if isinstance(value, Encoded):
-        return value
+        return value.data
     if isinstance(value, Simple):
-        return simple(value)
+        return simple(value.text)
     if isinstance(value, (bytes, str)):
         return bulk(value)
     if isinstance(value, int):

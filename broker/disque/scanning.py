@@ -1,6 +1,7 @@
 """Looking at jobs and queues without taking any: SHOW, QPEEK, QSCAN, JSCAN.
 
-A cursor of JSCAN has a partition in its upper 20 bits, and an offset below. A partition's number is
+A cursor of JSCAN has a partition in its upper 20 bits, and an offset below; or, with the highest of
+those bits set, the due time of delayed jobs, which come behind the others. A partition's number is
 made of its topic's id and its index, so that it stays while others come and go.
 """
 
@@ -10,25 +11,29 @@ from collections.abc import Iterable
 from typing import Final
 from zlib import crc32
 
-from qbus.jobs import GROUP, JobOptions, queue_of
+from qbus.jobs import GROUP, JobOptions, encode_id, queue_of
 from qbus.records import ConsumerRecord
 
+from ..delay.held import HeldRecord
 from ..queues import RecordState, RecordStatus
 from . import resp
 from .errors import CommandError
 from .finding import Found
 from .job_queue import JobQueue, Part, id_of
 from .options import MOST_JOBS, ScanOptions
-from .reading import created_ms, read_one, read_some
+from .reading import created_ms, due_ms, read_one, read_some
 from .resp import Encoded, Value
 from .service import DisqueService
 
 _OFFSET_BITS: Final = 44
 _OFFSETS: Final = (1 << _OFFSET_BITS) - 1
+_DELAYED: Final = 1 << (_OFFSET_BITS - 1)
+_DELAYED_AT_ONCE: Final = 500
 _NUMBERS: Final = 1 << 20
 _PEEK_BYTES: Final = 256 * 1024
 _MOST_PEEKED_BYTES: Final = 64 << 20
 _WIDEST: Final = 1000  # offsets that are looked at without a thought of the limit
+_ACTIVE: Final = RecordStatus.ACTIVE.value
 _BUSY_JOBS: Final = 1_000_000
 _NANOSECONDS: Final = 1_000_000  # in a millisecond
 
@@ -61,16 +66,19 @@ class Looker:
         return self._described(name, place.job.text, record, state)
 
     def _show_held(self, found: Found) -> Value:
-        held = found.held
-        if held is None:
+        if found.held is None:
             return None
+        place = found.place
+        return self._fields_of_held(queue_of(place.topic.name), place.job.text, found.held)
+
+    def _fields_of_held(self, queue: bytes, text: str, held: HeldRecord) -> Value:
         options = self._service.settings.options_of(held.headers)
         left = max(held.due - self._service.clock.time_ms(), 0)
         created = created_ms(held.due, held.headers, options)
         return self._fields(
-            queue_of(found.place.topic.name),
-            found.place.job.text,
-            "active",
+            queue,
+            text,
+            _ACTIVE,
             options,
             created,
             RecordState(RecordStatus.ACTIVE, left_ms=left),
@@ -235,6 +243,8 @@ class Looker:
         found: list[Value],
     ) -> int | None:
         """Add jobs of a partition from ``begin`` on; where to go on, if there may be more."""
+        if begin & _DELAYED:
+            return await self._scan_delayed(queue, part, begin ^ _DELAYED, options, most, found)
         partition, offset = part.partition, max(begin, self._start(part))
         while offset < partition.high_watermark:
             if len(found) >= most:
@@ -246,7 +256,50 @@ class Looker:
                 job = self._scanned(queue, part, record, options)
                 if job is not None:
                     found.append(job)
-        return None
+        if len(found) >= most:
+            return _DELAYED
+        return await self._scan_delayed(queue, part, 0, options, most, found)
+
+    async def _scan_delayed(
+        self,
+        queue: JobQueue,
+        part: Part,
+        due: int,
+        options: ScanOptions,
+        most: int,
+        found: list[Value],
+    ) -> int | None:
+        """The same of delayed jobs that are due at ``due`` or later.
+
+        Those that are due in the same millisecond come together, for that is all a cursor has.
+        """
+        if options.states and _ACTIVE not in options.states:
+            return None
+        after = (due - 1, _OFFSETS)
+        while True:
+            *_, held = await self._service.delays.describe(part.partition, after, _DELAYED_AT_ONCE)
+            if not held:
+                return None
+            for record in held:
+                if len(found) >= most and record.due > after[0]:
+                    return _DELAYED | record.due
+                after = (record.due, record.offset)
+                job = self._scanned_delayed(queue, part, record, options)
+                if job is not None:
+                    found.append(job)
+
+    def _scanned_delayed(
+        self, queue: JobQueue, part: Part, held: HeldRecord, options: ScanOptions
+    ) -> Value:
+        known = self._service.settings.options_of(held.headers)
+        if not known.delay:  # no job has an id before it is delivered that was added as no job
+            return None
+        seconds = due_ms(held.due, held.headers) // 1000
+        index = part.partition.index
+        text = encode_id(part.topic_id, index, held.original_offset, known, seconds)
+        if options.is_whole:
+            return self._fields_of_held(queue.name, text, held)
+        return Encoded(resp.simple(text))
 
     def _scanned(
         self, queue: JobQueue, part: Part, record: ConsumerRecord, options: ScanOptions

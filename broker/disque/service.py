@@ -48,7 +48,7 @@ _REMOTE_WAIT_MS: Final = 30_000
 _RETRY_S: Final = 0.5
 _LINGER_S: Final = 1.0  # how long a node waits at others after its last client has ceased to
 _LED_WITHIN_S: Final = 10.0
-_POLL_S: Final = 0.01
+_LOOK_S: Final = 0.2  # between two looks at what is waited for, though nothing seems to change
 
 
 class Metadata(Protocol):
@@ -158,6 +158,7 @@ class DisqueService(PartitionListener):
         self._loop = asyncio.get_running_loop()
         self.is_draining = False
         self._is_group_known = False
+        self._change: asyncio.Future[None] | None = None  # whoever waits for one
         self.expiry = Expiry(self.settings, clock.time_ms)
         self.run(self.expiry.run(self.local_queues))
         self.clients: Clients | None = None
@@ -282,8 +283,22 @@ class DisqueService(PartitionListener):
             topic = self.topic(queue)
             if queue.parts or (topic is not None and self._leaders(topic)):
                 return
-            await asyncio.sleep(_POLL_S)
+            await self.wait_for_change(end - self._loop.time())
         raise CommandError("ERR the queue has no leader yet, try again")
+
+    async def wait_for_change(self, most_s: float) -> None:
+        """Wait until the cluster's topics or brokers change, or what this node leads of them.
+
+        At most ``most_s``, and not long in any case: the caller looks again.
+        """
+        if self._change is None:
+            self._change = self._loop.create_future()
+        await asyncio.wait([self._change], timeout=max(min(most_s, _LOOK_S), 0.0))
+
+    def _changed(self) -> None:
+        change, self._change = self._change, None
+        if change is not None and not change.done():
+            change.set_result(None)
 
     async def _make_group_known(self) -> None:
         if not self._is_group_known:
@@ -344,9 +359,11 @@ class DisqueService(PartitionListener):
         queue = self._queues.get(queue_of(partition.topic))
         if queue is not None:
             self._loop.call_soon(self._refresh, queue)
+        self._loop.call_soon(self._changed)
 
     def _on_events(self, events: Sequence[Event]) -> None:
         self._topics.changed(events)
+        self._loop.call_soon(self._changed)
         for event in events:
             if isinstance(event, BrokersChanged):
                 self._forget_dead_nodes()

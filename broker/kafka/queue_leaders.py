@@ -19,6 +19,7 @@ from qbus.wire.messages.queue_offsets import (
 from ..metadata.cache import MetadataCache
 from ..peers.client import PeerClient, PeerSettings
 from ..peers.connection import PeerError
+from ..share import group_settings
 from .share_requests import failure
 
 if TYPE_CHECKING:
@@ -175,6 +176,7 @@ class QueueLeaders:
         return PartitionResponse(partition_index=place[1])
 
     def _describe(self, partition: "Partition", group: str) -> PartitionResponse:
+        self._begin(partition, group)
         found = self._queues.describe(partition, group)
         answer = PartitionResponse(
             partition_index=partition.index, leader_epoch=partition.leader_epoch
@@ -186,9 +188,17 @@ class QueueLeaders:
             answer.in_flight = found.in_flight
             answer.delayed = found.delayed
             answer.oldest_ms = found.oldest_ms
+            answer.given_up = found.given_up
             for name, count in found.counts._asdict().items():
                 setattr(answer, name, count)
         return answer
+
+    def _begin(self, partition: "Partition", group: str) -> None:
+        """Have what came back known, too: since a restart nobody may have asked for it yet."""
+        is_copy = bool(partition.log.config.qbus_mirror_source)
+        if not is_copy and group in self._queues.groups(partition):
+            settings = group_settings(self._metadata.group_config(group))
+            self._queues.queue(partition, group, settings)
 
     def _places_of(self, group: str) -> Iterator[Place]:
         for topic in list(self._metadata.topics.values()):

@@ -44,6 +44,7 @@ class LogConfig:
     qbus_delay_max_pending: int = 100_000_000
     qbus_delay_dead_letter_topic: str = ""
     qbus_queue_retention: str = "time"
+    qbus_queue_abandoned_ms: int = -1
     qbus_mirror_source: str = ""
     qbus_mirror_topic_id: str = ""
     qbus_mirror_former_source: str = ""

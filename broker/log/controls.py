@@ -62,6 +62,13 @@ class Fold(Protocol):
         It concerns topics with ``qbus.queue.retention=acknowledged``.
         """
 
+    @property
+    def told_from(self) -> int | None:
+        """Retention must leave what lies at this offset or behind it; None: it may take all.
+
+        Else a replica that begins with what is left would not know of everybody who takes records.
+        """
+
     def part(self, kind: type[F]) -> F | None:
         """The fold itself, or that part of it, which is of this class; None: it has none."""
 
@@ -100,6 +107,7 @@ class NoFold:
     needed_from: int | None = None
     done_before: int | None = None
     awaits_markers: bool = False
+    told_from: int | None = None
 
     def part(self, kind: type[F]) -> F | None:
         """Itself, at most."""

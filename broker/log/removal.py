@@ -123,10 +123,16 @@ class RecordRemover:
                 return state.segments[min(count, len(state.segments) - 1)].base_offset
 
     def _before_needed(self, max_offset: int, done_before: int | None) -> int:
-        """What may go at most: not what delayed records lie in, nor what queues have not done."""
-        needed = self._state.controls.fold.needed_from
+        """What may go at most: not what delayed records lie in, nor what queues have not done.
+
+        Nor where the groups of queues are mentioned last: the leader soon mentions them again.
+        """
+        fold = self._state.controls.fold
+        needed, told = fold.needed_from, fold.told_from
         if needed is not None:
             max_offset = min(max_offset, needed)
+        if told is not None and not self._state.config.qbus_mirror_source:
+            max_offset = min(max_offset, told)
         return max_offset if done_before is None else min(max_offset, done_before)
 
     def _done_before(self, max_offset: int) -> int | None:

@@ -13,7 +13,9 @@ result the record's offset and the place of the RESULT record (8 each).
 """
 
 import struct
-from collections.abc import Sequence
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
 from qbus.errors import CorruptBatch
@@ -37,13 +39,55 @@ from .ranges import RangeMap
 
 F = TypeVar("F")
 
-MOST_RESULTS: Final = 10_000
-"""Of how many records of a group the results are known: the latest."""
+MOST_RESULTS: Final = 250_000
+"""Of how many records of a group the results are known: those with the highest offsets."""
+
+_FORGOTTEN_AT_ONCE: Final = 1_000  # results beyond that
 
 _COUNT: Final = struct.Struct(">I")
 _NAME: Final = struct.Struct(">H")
 _GROUP: Final = struct.Struct(">qqIII")
 _RANGE: Final = struct.Struct(">qq")
+
+
+class Results:
+    """Where the results of records that are done lie, by the records' offsets: 16 bytes each."""
+
+    __slots__ = ("_offsets", "_places")
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+        self._places = array("q")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """Offsets and places, ascending by offset."""
+        return iter(list(zip(self._offsets, self._places, strict=True)))
+
+    def add(self, offset: int, place: int) -> None:
+        """The result of the record at ``offset`` is at ``place``; too many: the lowest go."""
+        offsets, places = self._offsets, self._places
+        if not offsets or offset > offsets[-1]:
+            offsets.append(offset)
+            places.append(place)
+        else:
+            at = bisect_left(offsets, offset)
+            if offsets[at] == offset:
+                places[at] = place
+            else:
+                offsets.insert(at, offset)
+                places.insert(at, place)
+        if len(offsets) >= MOST_RESULTS + _FORGOTTEN_AT_ONCE:
+            del offsets[:_FORGOTTEN_AT_ONCE], places[:_FORGOTTEN_AT_ONCE]
+
+    def get(self, offset: int) -> int | None:
+        """Where the result of the record at ``offset`` is, if it is known."""
+        at = bisect_left(self._offsets, offset)
+        if at < len(self._offsets) and self._offsets[at] == offset:
+            return self._places[at]
+        return None
 
 
 class GroupProgress:
@@ -61,7 +105,7 @@ class GroupProgress:
         self.start = start
         self.done: RangeMap[bool] = RangeMap()
         self.returned: RangeMap[History] = RangeMap()
-        self.results: dict[int, int] = {}
+        self.results = Results()
         self.begun_at = -1
         self.mentioned_at = -1
 
@@ -95,13 +139,6 @@ class GroupProgress:
             self.done.cut(self.start, start - 1)
         self.start = start
 
-    def add_result(self, offset: int, place: int) -> None:
-        """Remember where the result of a record is."""
-        self.results.pop(offset, None)
-        self.results[offset] = place
-        if len(self.results) > MOST_RESULTS:
-            del self.results[next(iter(self.results))]
-
 
 class QueueFold:
     """What all share groups have done with the records of one partition, by the group's name."""
@@ -125,6 +162,11 @@ class QueueFold:
         """See :class:`~qbus.broker.log.controls.Fold`."""
         return min((group.start for group in self.groups.values()), default=None)
 
+    @property
+    def told_from(self) -> int | None:
+        """See :class:`~qbus.broker.log.controls.Fold`."""
+        return min((group.mentioned_at for group in self.groups.values()), default=None)
+
     def delayed(self, header: BatchHeader, batch: Buffer) -> None:
         """See :class:`~qbus.broker.log.controls.Fold`: delayed records are none of queues yet."""
 
@@ -137,11 +179,13 @@ class QueueFold:
             group, changes = decode_shared(record.value)
             for change in changes:
                 self._apply(group, change, record.offset)
+            if not changes:
+                self._mention(group, record.offset)
         elif record.type is ControlType.RESULT:
             result = decode_result(record.value)
             progress = self.groups.get(result.group)
             if progress is not None:
-                progress.add_result(result.offset, record.offset)
+                progress.results.add(result.offset, record.offset)
 
     def _apply(self, name: str, change: Change, place: int) -> None:
         if change.kind is ChangeKind.FORGOTTEN:
@@ -153,6 +197,14 @@ class QueueFold:
             progress = self.groups[name] = GroupProgress(begins_at)
             progress.begun_at = place
         progress.apply(change)
+        progress.mentioned_at = place
+
+    def _mention(self, name: str, place: int) -> None:
+        """There is such a group, which may have done nothing yet."""
+        progress = self.groups.get(name)
+        if progress is None:
+            progress = self.groups[name] = GroupProgress()
+            progress.begun_at = place
         progress.mentioned_at = place
 
     def succeed(self, former: Fold) -> None:
@@ -178,7 +230,7 @@ class QueueFold:
             parts += [_RANGE.pack(span.first, span.last) for span in group.done]
             for span in group.returned:
                 parts += (_RANGE.pack(span.first, span.last), encode_history(span.value))
-            parts += [_RANGE.pack(offset, place) for offset, place in group.results.items()]
+            parts += [_RANGE.pack(offset, place) for offset, place in group.results]
         return parts
 
     def restore(self, content: Buffer) -> None:
@@ -220,5 +272,5 @@ def _restore_group(groups: dict[str, GroupProgress], data: bytes, position: int)
     for _ in range(results):
         offset, place = _RANGE.unpack_from(data, position)
         position += _RANGE.size
-        group.results[offset] = place
+        group.results.add(offset, place)
     return position

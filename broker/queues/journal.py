@@ -26,15 +26,19 @@ from .fold import QueueFold
 _MOST_BYTES: Final = 1 << 20  # of a batch, unless a single entry is larger
 _CHANGE_BYTES: Final = 33  # that a change takes at most
 
+Told = Callable[[ErrorCode, str | None], None]
+"""Called with NONE when something is stored for good, else with what ApiError has."""
+
 
 class Entry:
     """What one group does at a time.
 
     ``stored`` is called when it is in the log, ``failed`` instead when that is not possible.
-    ``acknowledged``, if anybody waits for it, gets its result, or ApiError, in the end.
+    ``acknowledged``, if anybody waits for it, gets its result, or ApiError, in the end; ``told``
+    is called then.
     """
 
-    __slots__ = ("acknowledged", "changes", "failed", "group", "result", "stored")
+    __slots__ = ("acknowledged", "changes", "failed", "group", "result", "stored", "told")
 
     def __init__(
         self, group: str, changes: list[Change], result: SharedResult | None = None
@@ -45,6 +49,7 @@ class Entry:
         self.stored: Callable[[], None] | None = None
         self.failed: Callable[[ApiError], None] | None = None
         self.acknowledged: asyncio.Future[None] | None = None
+        self.told: Told | None = None
 
     @property
     def size(self) -> int:
@@ -52,8 +57,15 @@ class Entry:
         size = _CHANGE_BYTES * len(self.changes)
         return size if self.result is None else size + len(self.result.body)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether anybody waits for the end."""
+        return self.acknowledged is not None or self.told is not None
+
     def finish(self, code: ErrorCode, message: str | None = None) -> None:
         """Tell who waits that it is acknowledged (NONE), or may never be."""
+        if self.told is not None:
+            self.told(code, message)
         waiting = self.acknowledged
         if waiting is not None and not waiting.done():
             if code:
@@ -111,7 +123,7 @@ class Journal:
         for entry in entries:
             if entry.stored is not None:
                 entry.stored()
-        waiting = _Batch([entry for entry in entries if entry.acknowledged is not None])
+        waiting = _Batch([entry for entry in entries if entry.is_awaited])
         end = last + 1
         if self.partition.high_watermark >= end:
             waiting.acknowledged(None, ErrorCode.NONE)

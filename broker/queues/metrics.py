@@ -21,6 +21,7 @@ _GAUGES: Final = {
     "length": "Records that a share group could take at once.",
     "in_flight": "Records that members of a share group have and have not acknowledged.",
     "delayed": "Records that a share group gave back and that wait for their next delivery.",
+    "given_up": "Records that a share group gave up and that wait for its dead letter topic.",
     "oldest_seconds": "Age of the oldest record that a share group is not done with; 0: none.",
     "waiting": "Requests that wait for records of a queue.",
 }
@@ -43,6 +44,7 @@ class _Measured(NamedTuple):
     length: float = 0
     in_flight: float = 0
     delayed: float = 0
+    given_up: float = 0
     oldest_seconds: float = 0
     waiting: float = 0
     records_in: float = 0
@@ -101,6 +103,7 @@ def _measure(queue: ShareQueue) -> _Measured:
         queue.length,
         queue.in_flight,
         queue.delayed,
+        queue.given_up,
         max(queue.oldest_ms, 0) / 1000,
         queue.waiting,
         queue.records_in,

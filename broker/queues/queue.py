@@ -17,11 +17,11 @@ from ..partition.partition import Partition
 from .batches import LogBatches, StoredBatch
 from .dead_lettering import DeadLettering, DeadLetterTopics
 from .fold import GroupProgress
-from .journal import Entry, Journal
+from .journal import Entry, Journal, Told
 from .settings import READ_COMMITTED, GroupSettings
 from .source import Missing, RecordSource, neighbours, retrieve
 from .state import Given, QueueState, Reason, Settlement
-from .taking import BatchesTaken, Offer, RecordsTaken
+from .taking import BatchesTaken, Offer, Once, RecordsTaken
 from .types import (
     AckRange,
     QueueCounts,
@@ -71,10 +71,6 @@ class LedPartition(Protocol):
         """Held by who reads batches from the disk."""
 
     @property
-    def waited(self) -> "dict[ShareQueue, None]":
-        """The queues that somebody may wait for."""
-
-    @property
     def dead_letters(self) -> DeadLetterTopics:
         """Stores what is given up."""
 
@@ -83,6 +79,9 @@ class LedPartition(Protocol):
 
     async def find_start(self, group: str, settings: GroupSettings) -> None:
         """Have a group that is new begin where its settings say. Raises ApiError."""
+
+    def watch(self, queue: "ShareQueue") -> None:
+        """Call :meth:`ShareQueue.advanced` as records become visible, until that says false."""
 
 
 class ShareQueue:
@@ -113,6 +112,8 @@ class ShareQueue:
         self._retry_at = float("-inf")
         self._trimmed_to = -1  # the log's start before which all is done, or about to be
         self._failures = LogThrottle(self._clock)
+        self.used_at = self._clock.monotonic()
+        """When a member last took records, waited for any or acknowledged some; in seconds."""
         self._counts_before = QueueCounts()
         self._messages_before = self.partition.messages_in
         self.dead_lettering = DeadLettering(self, led.dead_letters)
@@ -185,6 +186,11 @@ class ShareQueue:
         return 0 if self._state is None else self._state.waiting.size
 
     @property
+    def given_up(self) -> int:
+        """How many records wait for the dead letter topic."""
+        return 0 if self._state is None else self._state.given_up
+
+    @property
     def counts(self) -> QueueCounts:
         """What was done since this broker leads the partition."""
         if self._state is None:
@@ -216,6 +222,7 @@ class ShareQueue:
             self.delayed,
             self.oldest_ms,
             self.counts,
+            self.given_up,
         )
 
     # Beginning
@@ -237,6 +244,18 @@ class ShareQueue:
             raise ApiError(self._closed)
         if self.partition.error:
             raise ApiError(self.partition.error)
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the group has begun in the partition, which is led here, for good."""
+        progress = self._progress
+        return (
+            progress is not None
+            and self._closed is None
+            and not self.partition.error
+            and progress is self._led.progress(self.group)
+            and progress.begun_at < self.partition.high_watermark
+        )
 
     async def started(self) -> None:
         """Wait until the group has begun in the partition, for good. Raises ApiError."""
@@ -271,25 +290,49 @@ class ShareQueue:
         settings say. What is given out ``at_most_once`` is done before that, for good. Raises
         ApiError, OSError.
         """
+        return await self.take(Offer(member, most, max_bytes, lock_ms, at_most_once))
+
+    async def take(self, offer: Offer) -> list[TakenRecord]:
+        """Give out records as :meth:`take_records` does. Raises ApiError, OSError."""
         await self.started()
-        taken = RecordsTaken(Offer(member, most, max_bytes, lock_ms, at_most_once))
+        taken = RecordsTaken(offer)
         while True:
-            state = self._check()
-            self._trim(state)
             try:
-                if self._take_records(state, taken):
-                    await asyncio.sleep(0)
-                    continue
+                if self._has_taken(taken):
+                    return await taken.result()
             except Missing as missing:
-                if not taken.records:
-                    await self._source.load(missing)
-                    continue
-            except (ApiError, OSError):
-                if not taken.records:
-                    raise
-            break
+                await self._source.load(missing)
+            else:
+                await asyncio.sleep(0)
+
+    def take_now(self, offer: Offer) -> RecordsTaken | None:
+        """Give out records that are at hand as :meth:`take` does; it may find none.
+
+        None: something has to be waited for, which :meth:`take` does. Raises ApiError, OSError.
+        """
+        if not self.is_started:
+            return None
+        taken = RecordsTaken(offer)
+        try:
+            return taken if self._has_taken(taken) else None
+        except Missing:
+            return None
+
+    def _has_taken(self, taken: RecordsTaken) -> bool:
+        """Take what is there; false: others should have a turn before there is more to look at.
+
+        Raises Missing, ApiError, OSError where nothing was taken.
+        """
+        state = self._check()
+        self._trim(state)
+        try:
+            if self._take_records(state, taken):
+                return False
+        except (Missing, ApiError, OSError):
+            if not taken.records:
+                raise
         self._took()
-        return await taken.result()
+        return True
 
     def _take_records(self, state: QueueState, taken: RecordsTaken) -> bool:
         """Take what is there; whether only so many were dropped that others should have a turn."""
@@ -363,7 +406,21 @@ class ShareQueue:
                     raise
             break
         self._took()
+        if taking.once:
+            await self._done_once(taking)
         return taking.result()
+
+    async def _done_once(self, taking: BatchesTaken) -> None:
+        """Wait until what is given out once is done for good. Raises ApiError if nothing is."""
+        outcomes = await asyncio.gather(
+            *(one.acknowledged for one in taking.once), return_exceptions=True
+        )
+        state = self._check()
+        for one, outcome in zip(taking.once, outcomes, strict=True):
+            if outcome is None:
+                state.may_acknowledge(one.at, taking.member, self._now_ms)
+            else:
+                taking.leave_out(one.at)
 
     def _take_batches(self, state: QueueState, taking: BatchesTaken) -> None:
         while state.has_room and taking.left > 0 and state.ready.size:
@@ -393,6 +450,11 @@ class ShareQueue:
         for low, high, reason in self._source.runs(batch, first, last):
             if reason is None:
                 taking.add(batch, state.give(low, high, taking.member, until_ms))
+            elif reason is Reason.ONCE:
+                for offset in range(low, high + 1):
+                    settlement, history = state.give_at_most_once(offset)
+                    taking.add(batch, [Given(offset, offset, history)])
+                    taking.once.append(Once(offset, self._write(state, settlement)))
             else:
                 self._drop(state, low, high, reason)
         return last
@@ -406,8 +468,15 @@ class ShareQueue:
                 self._trimmed_to = log_start
                 self._store(state, settlement)
 
+    def give_up_before(self, offset: int) -> None:
+        """Finish what lies before ``offset``, whoever has it."""
+        settlement = None if self._state is None else self._state.trim(offset)
+        if self._state is not None and settlement is not None:
+            self._store(self._state, settlement)
+
     def _took(self) -> None:
         """Go on after somebody took records, or found none."""
+        self.used_at = self._clock.monotonic()
         self._line.came()
         if self._state is not None:
             left_over = self._state.left_over()
@@ -426,6 +495,7 @@ class ShareQueue:
         of them, INVALID_REQUEST where ranges overlap, and as :meth:`Partition.append_own` does.
         """
         state = self._check()
+        self.used_at = self._clock.monotonic()
         settlement = state.acknowledge(member, list(ranges), self._now_ms, self._clock.time_ms())
         self._schedule()
         if settlement.changes:
@@ -450,6 +520,20 @@ class ShareQueue:
             return False
         body = None if result is None else SharedResult(self.group, offset, result)
         await self._write(state, settlement, body)
+        return True
+
+    def begin_to_settle(self, offset: int, told: Told) -> bool:
+        """Finish a record as :meth:`settle` does; false: it is done already, or there is none.
+
+        ``told`` is called, later, when it is done for good, or will not be. Raises ApiError.
+        """
+        state = self._check()
+        settlement = state.settle(offset) if self._exists(offset) else None
+        if settlement is None:
+            return False
+        entry = self._entry(state, settlement)
+        entry.told = told
+        self._led.journal.add(entry)
         return True
 
     async def put_back(self, offset: int, *, nack: bool, delay_ms: int = 0) -> bool:
@@ -669,8 +753,9 @@ class ShareQueue:
 
         ``again``: it was called, and found nothing: it is the first of those who wait.
         """
+        self.used_at = self._clock.monotonic()
         self._line.add(waiter, again=again)
-        self._led.waited[self] = None
+        self._led.watch(self)
         if not again:
             self._loop.call_soon(self._notify)
 
@@ -702,11 +787,10 @@ class ShareQueue:
         if self._line.promised and len(self._line):
             self._schedule()
 
-    def advanced(self) -> None:
-        """Records may have become visible."""
+    def advanced(self) -> bool:
+        """Records may have become visible; whether anybody still waits for more."""
         self._notify()
-        if not len(self._line):
-            self._led.waited.pop(self, None)
+        return len(self._line) > 0
 
     # Time
 

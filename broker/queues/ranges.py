@@ -2,17 +2,20 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 V = TypeVar("V")
 
 
-class Span(NamedTuple, Generic[V]):
+class Span(Generic[V]):
     """The offsets from ``first`` to ``last``, both included, and their value."""
 
-    first: int
-    last: int
-    value: V
+    __slots__ = ("first", "last", "value")
+
+    def __init__(self, first: int, last: int, value: V) -> None:
+        self.first = first
+        self.last = last
+        self.value = value
 
 
 class RangeMap(Generic[V]):

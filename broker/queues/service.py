@@ -10,6 +10,7 @@ from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
 from qbus.records.control import Change, ChangeKind
 
+from ..delay.log_throttle import LogThrottle
 from ..partition.background_tasks import BackgroundTasks
 from ..partition.partition import Partition, PartitionListener
 from .batches import BatchCache, LogBatches
@@ -17,11 +18,13 @@ from .dead_lettering import DeadLetterTopics
 from .fold import GroupProgress, QueueFold
 from .journal import Entry, Journal
 from .queue import ShareQueue
-from .settings import BY_DURATION, EARLIEST, LATEST, GroupSettings
+from .settings import BY_DURATION, EARLIEST, LATEST, READ_COMMITTED, GroupSettings
 from .source import retrieve
 from .types import QueueCounts, QueueDescription
 
 _log = logging.getLogger(__name__)
+
+_DAY_S: Final = 86_400.0
 
 MOST_GROUPS: Final = 1_000
 """How many share groups a partition knows at most."""
@@ -32,7 +35,11 @@ _DURATION: Final = re.compile(
 
 
 class LedQueues:
-    """The queues of one partition that is led here."""
+    """The queues of one partition that is led here.
+
+    It is among the partition's watchers (:class:`~qbus.broker.partition.purgatory.Watcher`) while
+    somebody waits for records of a queue, so that others' appends cost nothing more.
+    """
 
     def __init__(
         self, partition: Partition, clock: Clock, cache: BatchCache, dead_letters: DeadLetterTopics
@@ -44,7 +51,11 @@ class LedQueues:
         self.loading = asyncio.Lock()
         self.dead_letters = dead_letters
         self.queues: dict[str, ShareQueue] = {}
-        self.waited: dict[ShareQueue, None] = {}
+        self._waited: dict[ShareQueue, None] = {}  # by whom, perhaps, for records to come
+        self._loop = asyncio.get_running_loop()
+        self._is_due = False
+        self._led_since = clock.monotonic()
+        self._abandoned = LogThrottle(clock, _DAY_S)
         # What the log says of its queues: it is not replaced as long as the partition is led here.
         self.fold = partition.log.fold.part(QueueFold)
 
@@ -138,15 +149,89 @@ class LedQueues:
         for name, progress in fold.groups.items():
             if progress.mentioned_at < active_from:
                 start = max(progress.start, self.partition.log.log_start_offset)
-                if start:  # else the log has all there ever was
-                    change = Change(ChangeKind.ARCHIVED, 0, start - 1)
-                    self.journal.add(Entry(name, [change]))
+                changes = [Change(ChangeKind.ARCHIVED, 0, start - 1)] if start else []
+                self.journal.add(Entry(name, changes))
+
+    def give_up_abandoned(self) -> None:
+        """Give up what groups that nobody uses any more keep from being removed, or say so."""
+        log, config = self.partition.log, self.partition.log.config
+        segments = log.full_segments()
+        if self.fold is None or not config.removes_acknowledged or self.partition.error:
+            return
+        now, kept_before = self.clock.monotonic(), segments[-1].end_offset if segments else 0
+        for name, progress in self.fold.groups.items():
+            queue = self.queues.get(name)
+            used_at = self._led_since if queue is None else queue.used_at
+            if queue is not None and queue.waiting:
+                used_at = now
+            if progress.start >= kept_before or log.log_start_offset >= kept_before:
+                continue  # it keeps nothing
+            idle_s, limit_ms = now - used_at, config.qbus_queue_abandoned_ms
+            if 0 <= limit_ms < idle_s * 1000:
+                self._give_up(name, progress, kept_before)
+            elif limit_ms < 0 and idle_s >= _DAY_S and self._abandoned.allows():
+                _log.warning(
+                    "%s: share group %s has taken nothing for %.0f h, and keeps up to %d bytes: work"
+                    " on them, delete the group, or set qbus.queue.abandoned.ms",
+                    self.partition,
+                    name,
+                    idle_s / 3600,
+                    log.size,
+                )
+
+    def _give_up(self, name: str, progress: GroupProgress, offset: int) -> None:
+        _log.warning(
+            "%s: share group %s has taken nothing for longer than qbus.queue.abandoned.ms: what it"
+            " has not done of the records from %d to %d is given up",
+            self.partition,
+            name,
+            progress.start,
+            offset - 1,
+        )
+        queue = self.queues.get(name)
+        if queue is not None and queue.state is not None:
+            queue.give_up_before(offset)
+        else:
+            change = Change(ChangeKind.ARCHIVED, progress.start, offset - 1)
+            self.journal.add(Entry(name, [change]))
+
+    def watch(self, queue: ShareQueue) -> None:
+        """Have ``queue`` look when records become visible, as long as somebody waits for them."""
+        self._waited[queue] = None
+        self.partition.watchers[self] = None
+        if queue.settings.isolation == READ_COMMITTED:
+            self.partition.committed_watchers[self] = None
+
+    @property
+    def sees_hidden(self) -> bool:
+        """See :class:`~qbus.broker.partition.purgatory.Watcher`."""
+        return False
+
+    def advanced(self, size: int) -> None:  # noqa: ARG002
+        """See :class:`~qbus.broker.partition.purgatory.Watcher`: look at the end of this turn."""
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._is_due = False
+        for queue in list(self._waited):
+            if not queue.advanced():
+                self._waited.pop(queue, None)
+        if not self._waited:
+            self._unwatch()
+
+    def _unwatch(self) -> None:
+        self.partition.watchers.pop(self, None)
+        self.partition.committed_watchers.pop(self, None)
 
     def close(self, code: ErrorCode) -> None:
         """Give out nothing any more."""
         for queue in self.queues.values():
             queue.close(code)
         self.queues.clear()
+        self._waited.clear()
+        self._unwatch()
         self.batches.clear()
 
 
@@ -165,6 +250,7 @@ class QueueService(PartitionListener):
     def register(self, tasks: BackgroundTasks, retention_interval_s: float) -> None:
         """Add the tasks of the service."""
         tasks.add("mention share groups", retention_interval_s, self.mention)
+        tasks.add("give up abandoned records", retention_interval_s, self.give_up_abandoned)
 
     def __iter__(self) -> Iterator[ShareQueue]:
         """The queues that somebody used since this broker leads their partitions."""
@@ -247,6 +333,11 @@ class QueueService(PartitionListener):
         for led in list(self._led.values()):
             led.mention()
 
+    def give_up_abandoned(self) -> None:
+        """Give up what groups that nobody uses keep for too long, where topics are set so."""
+        for led in list(self._led.values()):
+            led.give_up_abandoned()
+
     # The partitions
 
     def leading(self, partition: Partition, leader_epoch: int) -> None:  # noqa: ARG002
@@ -267,13 +358,6 @@ class QueueService(PartitionListener):
     def closed(self, partition: Partition) -> None:
         """See :class:`PartitionListener`."""
         self.stepping_down(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-    def high_watermark_moved(self, partition: Partition, offset: int) -> None:  # noqa: ARG002
-        """See :class:`PartitionListener`."""
-        led = self._led.get(partition)
-        if led is not None and led.waited:
-            for queue in list(led.waited):
-                queue.advanced()
 
     def stop(self) -> None:
         """Give out nothing any more."""

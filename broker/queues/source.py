@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, CorruptBatch
+from qbus.jobs import read_options
 from qbus.records import ConsumerRecord
 
 from ..delay.log_throttle import LogThrottle
@@ -221,12 +222,19 @@ class RecordSource:
     def runs(
         self, batch: StoredBatch, first: int, last: int
     ) -> Sequence[tuple[int, int, Reason | None]]:
-        """Neighbouring records that are all wanted, or all not wanted for the same reason."""
+        """Neighbouring records that are all wanted, or all not wanted for the same reason.
+
+        Jobs that are given out at most once are apart from the others.
+        """
         if self._filter is None and not batch.has_ttl and not batch.is_broken:
             return [(first, last, None)]
         records, broken = self.read(batch, first, last)
         reasons: list[tuple[int, Reason | None]] = [(offset, Reason.BROKEN) for offset in broken]
-        reasons += [(record.offset, self.unwanted(batch, record)) for record in records]
+        for record in records:
+            reason = self.unwanted(batch, record)
+            if reason is None and read_options(record.headers, 1).retry == 0:
+                reason = Reason.ONCE
+            reasons.append((record.offset, reason))
         return neighbours(reasons)
 
     # What it is in numbers

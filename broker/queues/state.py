@@ -33,8 +33,10 @@ from .types import AckRange, AckType, QueueCounts, RecordState, RecordStatus
 MOST_RETURNED: Final = 100_000
 """How many returned records of a group there may be before nothing fresh is given out."""
 
+_MANY: Final = 1_000
 FOREVER: Final = 1 << 62
 NO_COUNTS: Final = QueueCounts()
+ONE_DONE: Final = QueueCounts(acknowledged=1)
 FRESH: Final = History()
 """The history of what was never given out."""
 
@@ -108,11 +110,15 @@ class Settlement(NamedTuple):
 
 
 class Reason(IntEnum):
-    """Why a record is archived that nobody has: BROKEN: it cannot be read."""
+    """Why a record is archived that nobody has: BROKEN: it cannot be read.
+
+    ONCE is none: it is a job that is given out once, and done before that.
+    """
 
     FILTERED = 0
     EXPIRED = 1
     BROKEN = 2
+    ONCE = 3
 
 
 class QueueState:
@@ -125,6 +131,7 @@ class QueueState:
         "_moving_count",
         "_taken",
         "_wakeups",
+        "given_once",
         "leases",
         "moving",
         "next_fresh",
@@ -146,6 +153,8 @@ class QueueState:
         self.ready: RangeMap[History] = RangeMap()
         self.waiting: RangeMap[History] = RangeMap()
         self.voids: RangeMap[bool] = RangeMap()
+        self.given_once: RangeMap[Lease] = RangeMap()
+        """What members may acknowledge though it is done: it was before they had it."""
         self._counts = QueueCounts()
         self._taken = 0
         self._moving_count = 0  # records whose lease is MOVING: they are nobody's locks
@@ -234,7 +243,7 @@ class QueueState:
             for span in self.ready.cut(first, last):
                 if span.first > position:
                     parts.append(Given(position, span.first - 1, FRESH))
-                parts.append(Given(*span))
+                parts.append(Given(span.first, span.last, span.value))
                 position = span.last + 1
         if position <= last:
             parts.append(Given(position, last, FRESH))
@@ -282,6 +291,18 @@ class QueueState:
         changes = [self._done(ChangeKind.ACKNOWLEDGED, offset, offset)]
         counts = QueueCounts(taken=1, acknowledged=1)
         return Settlement(changes, self._begin(offset, offset), counts), history
+
+    def may_acknowledge(self, offset: int, member: str, now_ms: int) -> None:
+        """Let ``member`` say, for a lock's time, what it wants of a record that it got once."""
+        until_ms = now_ms + self.settings.lock_ms
+        if len(self.given_once) >= _MANY:
+            self._forget_once(now_ms)
+        lease = Lease(LeaseKind.MEMBER, member, until_ms, FRESH)
+        self.given_once.set(offset, offset, lease)
+
+    def _forget_once(self, now_ms: int) -> None:
+        for span in [span for span in self.given_once if span.value.until_ms <= now_ms]:
+            self.given_once.cut(span.first, span.last)
 
     def archive_moved(self, first: int, last: int, *, is_stored: bool) -> Settlement:
         """Finish records that were to be moved; ``is_stored``: in the dead letter topic."""
@@ -361,19 +382,7 @@ class QueueState:
                     f"acknowledgement {ack.type} of the records from {ack.first} to {ack.last}",
                 )
             end = ack.last
-            spans = self.leases.spans(ack.first, ack.last)
-            position = ack.first
-            for span in spans:
-                lease = span.value
-                if span.first != position or not _has(lease, member):
-                    break
-                position = span.last + 1
-            if position <= ack.last:
-                raise ApiError(
-                    ErrorCode.INVALID_RECORD_STATE,
-                    f"the record at offset {position} is not locked by {member or 'nobody'}",
-                )
-            found.append((ack, spans))
+            found.append((ack, self._locked(ack, member)))
         changes: list[Change] = []
         origins: list[Origin] = []
         counts = NO_COUNTS
@@ -391,13 +400,41 @@ class QueueState:
             origins += self._begin_leased(spans)
         return Settlement(_joined(changes) if len(changes) > 1 else changes, origins, counts)
 
+    def _locked(self, ack: AckRange, member: str) -> list[Span[Lease]]:
+        """The leases of records that ``member`` has, but for those that it got once.
+
+        Raises ApiError where it does not have one of them.
+        """
+        spans = self.leases.spans(ack.first, ack.last)
+        position, has_once = ack.first, self.given_once.size > 0
+        for span in spans:
+            if has_once and span.first != position:
+                position = self._behind_once(position, member)
+            if span.first != position or not _has(span.value, member):
+                break
+            position = span.last + 1
+        if has_once and position <= ack.last:
+            position = self._behind_once(position, member)
+        if position <= ack.last:
+            raise ApiError(
+                ErrorCode.INVALID_RECORD_STATE,
+                f"the record at offset {position} is not locked by {member or 'nobody'}",
+            )
+        return spans
+
+    def _behind_once(self, offset: int, member: str) -> int:
+        """The offset behind those from ``offset`` on that were given once, and to ``member``."""
+        while (span := self.given_once.find(offset)) is not None and span.value.member == member:
+            offset = span.last + 1
+        return offset
+
     def _renew(self, span: Span[Lease], until_ms: int) -> None:
         known = span.value
         lease = Lease(known.kind, known.member, until_ms, known.history)
         self._lease(span.first, span.last, lease)
 
     def _answer(self, ack: AckRange, span: Span[Lease], wall_ms: int) -> Change:
-        first, last, lease = span
+        first, last, lease = span.first, span.last, span.value
         if ack.type == AckType.ACCEPT:
             return self._done(ChangeKind.ACKNOWLEDGED, first, last)
         if ack.type == AckType.GAP:
@@ -434,7 +471,7 @@ class QueueState:
         for origin in settlement.origins:
             for span in self.leases.cut(origin.first, origin.last):
                 if span.value.kind is not LeaseKind.SETTLING:  # it was begun anew meanwhile
-                    self.leases.set(*span)
+                    self.leases.set(span.first, span.last, span.value)
         for change in settlement.changes:
             if change.kind is ChangeKind.RETURNED:
                 for known in self.progress.returned.spans(change.first, change.last):
@@ -493,6 +530,8 @@ class QueueState:
 
     def expire(self, now_ms: int, wall_ms: int) -> Settlement:
         """Begin to return the records whose locks ran out."""
+        if self.given_once.size:
+            self._forget_once(now_ms)
         changes: list[Change] = []
         origins: list[Origin] = []
         timeouts = dropped = 0
@@ -531,7 +570,7 @@ class QueueState:
             for span in self.waiting.spans(first, last):
                 if span.value.not_before <= not_before:
                     self.waiting.cut(span.first, span.last)
-                    self.ready.set(*span)
+                    self.ready.set(span.first, span.last, span.value)
                     count += span.last - span.first + 1
         return count
 
@@ -545,7 +584,11 @@ class QueueState:
         if lease is not None and lease.kind is LeaseKind.SETTLING:
             return None
         changes = [self._done(ChangeKind.ACKNOWLEDGED, offset, offset)]
-        return Settlement(changes, self._begin(offset, offset), QueueCounts(acknowledged=1))
+        if lease is not None and lease.kind is LeaseKind.MEMBER:
+            origins = self._begin_leased([Span(offset, offset, lease)])
+        else:
+            origins = self._begin(offset, offset)
+        return Settlement(changes, origins, ONE_DONE)
 
     def put_back(
         self, offset: int, *, nack: bool, delay_ms: int, wall_ms: int
@@ -643,6 +686,11 @@ class QueueState:
         """Whether a record was looked at, and is not done."""
         places = (self.leases, self.ready, self.waiting)
         return any(place.at(offset) is not None for place in places)
+
+    @property
+    def given_up(self) -> int:
+        """How many records are still to be moved to the dead letter topic, or dropped."""
+        return self._moving_count
 
     @property
     def in_flight(self) -> int:

@@ -31,7 +31,10 @@ class Offer(NamedTuple):
 
 
 class Once(NamedTuple):
-    """A record that may be given out when it is done, at number ``at`` of what is taken."""
+    """A record that may be given out when it is done.
+
+    ``at``: the number of it among records that are taken, or its offset, where batches are.
+    """
 
     at: int
     acknowledged: "asyncio.Future[None]"
@@ -115,6 +118,7 @@ class BatchesTaken:
         "is_exact",
         "left",
         "member",
+        "once",
     )
 
     def __init__(
@@ -124,6 +128,7 @@ class BatchesTaken:
         self.left = max_records
         self.is_exact = is_exact
         self.acquired: list[AcquiredRange] = []
+        self.once: list[Once] = []
         self._batches: dict[int, bytes] = {}
         self._max_bytes = max_bytes
         self._min_one = min_one
@@ -146,6 +151,10 @@ class BatchesTaken:
         for first, last, history in parts:
             self.acquired.append(AcquiredRange(first, last, history.deliveries + 1))
             self.left -= last - first + 1
+
+    def leave_out(self, offset: int) -> None:
+        """Do not give out a record of ``once``, for it is not known to be done."""
+        self.acquired = [one for one in self.acquired if one.first_offset != offset]
 
     def result(self) -> TakenBatches:
         """All that was taken, ascending."""

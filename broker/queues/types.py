@@ -121,8 +121,9 @@ class QueueDescription(NamedTuple):
     """A group's state in one partition.
 
     All before ``start_offset`` is done. ``length`` records wait to be given out (those that wait
-    for a time are ``delayed``, and are not among them), ``in_flight`` are given out, and the oldest
-    that is not done has been in the log for ``oldest_ms``; -1: there is none.
+    for a time are ``delayed``, and are not among them), ``in_flight`` are given out, ``given_up``
+    wait for the dead letter topic, and the oldest that is not done has been in the log for
+    ``oldest_ms``; -1: there is none.
     """
 
     start_offset: int
@@ -131,6 +132,7 @@ class QueueDescription(NamedTuple):
     delayed: int
     oldest_ms: int
     counts: QueueCounts
+    given_up: int = 0
 
 
 class Waiter(Protocol):

@@ -603,6 +603,7 @@ def described_queues(response: QueueOffsetsResponse) -> Outcomes[TopicPartition,
                 dropped=found.dropped,
                 filtered=found.filtered,
                 expired=found.expired,
+                given_up=found.given_up,
             )
     return outcomes
 

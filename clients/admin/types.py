@@ -84,8 +84,8 @@ class QueueState:
 
     ``start_offset``: the group is done with all records before it; -1: it has done nothing here.
     ``length`` records wait to be given out, ``in_flight`` are given out, ``delayed`` wait for a
-    time after they came back. ``oldest_ms``: the age of the oldest that is not done; None: there is
-    none. The rest counts records since the leader leads.
+    time after they came back, ``given_up`` for the dead letter topic. ``oldest_ms``: the age of the
+    oldest that is not done; None: there is none. The rest counts records since the leader leads.
     """
 
     start_offset: int
@@ -101,6 +101,7 @@ class QueueState:
     dropped: int
     filtered: int
     expired: int
+    given_up: int = 0
 
 
 @dataclass(frozen=True, slots=True)

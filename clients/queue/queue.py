@@ -5,7 +5,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -185,8 +185,8 @@ class Queue:
 
         delay: do not give it out before so long.
         ttl: after so long it is not worth doing: it goes to the dead letter topic, if any.
-        retry: give it out again when it was not acknowledged for so long; 0: give it out at most
-            once. By default a tenth of ``ttl``, at most 5 minutes.
+        retry: give it out again when it was not acknowledged for so long, at most ``ttl``; 0: give
+            it out at most once. By default a tenth of ``ttl``, at most 5 minutes.
         key: jobs with a key go to the same partition as all with that key.
         headers: further headers of its record.
 
@@ -394,7 +394,7 @@ class Queue:
         body = None if result is None else bytes(memoryview(result))
         if self._held.pop(job.id, None) is None and job.retry == 0:
             return  # it was done when it was given out
-        await self._consumer.settle(job.record, body)
+        await _said_of(job, self._consumer.settle(job.record, body))
 
     async def nack(self, job: Job, *, delay: Duration | None = None) -> None:
         """The job could not be done: give it out again, after ``delay``, or the group's back-off.
@@ -403,23 +403,24 @@ class Queue:
         """
         self._held.pop(job.id, None)
         delay_ms = NO_DELAY if delay is None else milliseconds_of("delay", delay)
-        await self._consumer._say_and_wait(
+        saying = self._consumer._say_and_wait(
             job.record[:3], AckType.RELEASE, delay_ms=delay_ms, is_nack=True
         )
+        await _said_of(job, saying)
 
     async def reject(self, job: Job) -> None:
         """The job can never be done: it goes to the dead letter topic, if any. Raises as
         :meth:`nack`.
         """
         self._held.pop(job.id, None)
-        await self._consumer._say_and_wait(job.record[:3], AckType.REJECT)
+        await _said_of(job, self._consumer._say_and_wait(job.record[:3], AckType.REJECT))
 
     async def working(self, job: Job) -> None:
         """The job takes longer: its time until it is given out again begins anew.
 
         Raises as :meth:`nack`.
         """
-        await self._consumer.renew(job.record)
+        await _said_of(job, self._consumer.renew(job.record))
         if job.id in self._held:
             self._hold(job)
 
@@ -469,6 +470,14 @@ class Queue:
                 raise error
 
 
+async def _said_of(job: Job, saying: Awaitable[None]) -> None:
+    """Wait until what is said of a job is stored. Raises ApiError, which names the job."""
+    try:
+        await saying
+    except ApiError as error:
+        raise ApiError(error.code, f"job {job.id}: {error}") from error
+
+
 def _options(delay: Duration | None, ttl: Duration, retry: Duration | None) -> jobs.JobOptions:
     """What a job is added with, in whole seconds. Raises ValueError."""
     ttl_s = _seconds("ttl", ttl)
@@ -481,6 +490,11 @@ def _options(delay: Duration | None, ttl: Duration, retry: Duration | None) -> j
         retry_s = max(min(ttl_s // 10, _LONGEST_RETRY_S), 1)
     else:
         retry_s = _seconds("retry", retry)
+        if retry_s > ttl_s:
+            raise ValueError(
+                f"a job that lives for {ttl} is never given out again after {retry}: with retry=0"
+                " it is given out at most once"
+            )
     return jobs.JobOptions(ttl_s, retry_s, delay_s)
 
 

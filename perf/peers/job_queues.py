@@ -2,8 +2,8 @@
 
 Disque, beanstalkd and Redis (a stream with a consumer group) are loaded by a Go program,
 ``job_loads``, which is built at first use, and so is Qbus's listener for Disque's clients. Redis
-with BullMQ is loaded by Node.js; share groups, Kafka's and Qbus's, by Kafka's Java client. All
-obey the same commands (``job_loads/main.go``).
+with BullMQ is loaded by Node.js, with RQ by Python; share groups, Kafka's and Qbus's, by Kafka's
+Java client. All obey the same commands (``job_loads/main.go``).
 
 beanstalkd and Redis are installed. Disque is built from its source: ``disque-server`` is on the
 path, or ``QBUS_DISQUE_SERVER`` names it.
@@ -16,11 +16,13 @@ import select
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -34,7 +36,7 @@ from tests.support.waiting import wait_until
 #: By what each is loaded: the peers of Qbus's listener for Disque's clients, and of its share
 #: groups.
 WAYS: dict[str, tuple[str, ...]] = {
-    "disque": ("disque", "beanstalkd", "redis", "bullmq"),
+    "disque": ("disque", "beanstalkd", "redis", "bullmq", "rq"),
     "share groups": ("kafka",),
 }
 NAMES = tuple(name for names in WAYS.values() for name in names)
@@ -107,6 +109,8 @@ def missing(name: str) -> str | None:
         return kafka.missing()
     if name == "bullmq":
         return _missing_program("redis-server", "node", "npm") or _missing_packages()
+    if name == "rq":
+        return _missing_program("redis-server") or _missing_module("rq")
     if name == "disque":
         if _disque() is None:
             return "there is no disque-server, neither on the path nor in $QBUS_DISQUE_SERVER"
@@ -152,7 +156,7 @@ def _server(
         with kafka.KafkaProcess(directory, FSYNC.kafka if durable else None) as broker:
             yield broker.bootstrap, broker.pid
     else:
-        server = "redis" if name == "bullmq" else name
+        server = "redis" if name in {"bullmq", "rq"} else name
         with _started(server, directory, _OPTIONS[server][durable]) as found:
             yield found
 
@@ -212,12 +216,20 @@ def _load_command(
     if name == "bullmq":
         environment = {**os.environ, "NODE_PATH": str(_packages())}
         return ["node", str(_SOURCES / "bullmq.js"), address, str(size)], environment
+    if name == "rq":
+        # As a module that is imported: RQ runs no functions of a program's own.
+        script = "from perf.peers.job_loads.rq_load import main; main()"
+        return [sys.executable, "-c", script, address, str(size)], None
     return [_program(), "disque" if name == "qbus" else name, address, str(size)], None
 
 
 def _missing_program(*names: str) -> str | None:
     absent = [name for name in names if shutil.which(name) is None]
     return f"there is no {absent[0]}" if absent else None
+
+
+def _missing_module(name: str) -> str | None:
+    return None if find_spec(name) else f"{name} is not installed: pip install {name}"
 
 
 def _missing_packages() -> str | None:

@@ -251,6 +251,15 @@ class TopicKeys(Settings):
         "knows are done with them, and not before; as long as it knows none, as with time.",
         choices=("time", "acknowledged"),
     )
+    qbus_queue_abandoned_ms = long(
+        -1,
+        "With qbus.queue.retention=acknowledged: what a share group has not done is given up, "
+        "except in the active segment, when none of its members has taken records of the "
+        "partition, or waited for any, for so long. -1: never; the broker's log names such groups "
+        "once a day.",
+        unit="ms",
+        at_least=-1,
+    )
     qbus_queue_pause = string(
         "none",
         "What the topic does not do as a queue of jobs: in, take jobs; out, give them out; all, "

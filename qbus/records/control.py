@@ -57,6 +57,7 @@ kind name         meaning
 Offsets without a record, of hidden batches for instance, are done together with their neighbours.
 A change of records that are done already changes nothing of them: now and then all before the start
 of a group is ARCHIVED again, so that replicas that begin with what is left of a log know the group.
+A SHARED record without changes says no more than that there is the group.
 
 Types 0 and 1 are Kafka's own, in batches that are transactional, and so not hidden: the markers
 that end transactions (KIP-98). One marker is a batch with one record; its value:

@@ -150,7 +150,7 @@ class TestOptions:
 
     def test_a_record_without_them_has_no_end(self) -> None:
         assert read_options([("other", b"1")], retry=30) == JobOptions(None, 30)
-        assert JobOptions(None, 30).headers() == []
+        assert JobOptions(None, 30).headers() == ()
 
     @pytest.mark.parametrize(
         "value", [None, b"", b"1,2,3,4", b"1,2,3,4,x", b"1,-2,3,4,00000000", b"9" * 30]

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 from qbus import jobs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from qbus.clients import Admin
     from qbus.clients.net.cluster import Cluster
     from qbus.clients.types import TopicPartition
     from qbus.records import Record
 
 _DEFAULT_RETRY_S = 30
+_KEPT = 2_000  # records, at least, that are kept before it is known whether they are done
 
 
 class OffsetRanges:
@@ -65,26 +68,82 @@ async def _left(
 
     earliest = (await list_offsets(cluster, {place: EARLIEST}))[place].offset
     end = (await list_offsets(cluster, {place: LATEST}))[place].offset
-    start = max(start, earliest)
-    done = OffsetRanges()
-    async for header, batch in read_batches(cluster, place, start, end, hidden=True):
-        if is_control(header):
-            for change in settlement(batch, group).changes:
-                done.add(change.first, change.last)
-    left: list[Record] = []
-    async for header, batch in read_batches(cluster, place, start, end, hidden=True):
-        if header.is_control:
-            continue
-        left += [
+    left = Unfinished(max(start, earliest), limit, newest=newest)
+    while left.is_unread:
+        async for header, batch in read_batches(cluster, place, left.start, end, hidden=True):
+            if is_control(header):
+                for change in settlement(batch, group).changes:
+                    left.settle(change.first, change.last)
+            elif not header.is_control and not left.add(iter_records(batch)):
+                break
+        left.end_of_log()
+    return left.records
+
+
+class Unfinished:
+    """The first or the last records of a log that are not done, as it is read from ``start`` on.
+
+    What settles a record comes after it, anywhere; so more are kept at first than are wanted, and
+    the log is read a second time only if too many of these were done in the end.
+    """
+
+    def __init__(self, start: int, limit: int, *, newest: bool) -> None:
+        self.start = start
+        self.is_unread = True
+        self._limit = limit
+        self._newest = newest
+        self._most = max(_KEPT, 4 * limit)
+        self._done = OffsetRanges()
+        self._kept: list[Record] = []
+        self._is_cut = False
+        self._knows_all = False
+
+    @property
+    def records(self) -> "list[Record]":
+        """What was found, ascending."""
+        found = [record for record in self._kept if record.offset not in self._done]
+        return found[-self._limit :] if self._newest else found[: self._limit]
+
+    def settle(self, first: int, last: int) -> None:
+        """The records from ``first`` to ``last`` are done."""
+        self._done.add(first, last)
+
+    def add(self, records: "Iterable[Record]") -> bool:
+        """Take the records of the next batch; whether any more are wanted."""
+        if not self._newest and self._is_cut:
+            return True  # the rest is read for what it settles
+        self._kept += [
             record
-            for record in iter_records(batch)
-            if record.offset >= start and record.offset not in done
+            for record in records
+            if record.offset >= self.start and record.offset not in self._done
         ]
-        if newest:
-            del left[:-limit]
-        elif len(left) >= limit:
-            break
-    return left[:limit]
+        if self._knows_all:
+            if self._newest:
+                del self._kept[: -self._limit]
+                return True
+            return len(self._kept) < self._limit
+        if len(self._kept) > 2 * self._most:
+            self._kept = [record for record in self._kept if record.offset not in self._done]
+            self._cut(self._most)
+        return True
+
+    def _cut(self, most: int) -> None:
+        if len(self._kept) > most:
+            self._is_cut = True
+            self._kept = self._kept[-most:] if self._newest else self._kept[:most]
+
+    def end_of_log(self) -> None:
+        """It was read to its end: all that is done is known."""
+        found = self.records
+        self.is_unread = self._is_cut and len(found) < self._limit and not self._knows_all
+        if self.is_unread:
+            self._knows_all = True
+            self._is_cut = False
+            if self._newest:
+                self._kept = []
+            else:
+                self.start = self._kept[-1].offset + 1
+                self._kept = found
 
 
 def _document(record: "Record", topic_id: bytes, partition: int) -> dict[str, Any]:

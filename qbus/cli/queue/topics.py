@@ -21,6 +21,7 @@ _COUNTS = (
     "length",
     "in_flight",
     "delayed",
+    "given_up",
     "taken",
     "acknowledged",
     "released",

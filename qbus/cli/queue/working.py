@@ -16,6 +16,7 @@ from qbus.cli.failures import Failure, describe
 from qbus.cli.output import note
 from qbus.delay import parse_duration
 from qbus.errors import QbusError
+from qbus.service.backoff import Backoff
 
 if TYPE_CHECKING:
     from qbus.cli.output import Document
@@ -25,10 +26,17 @@ _POLL_S = 1.0
 _KILL_AFTER_S = 5.0
 _SHORTEST_RENEWAL_S = 1.0
 _NOT_RUN = 126  # as shells say it
+_RUN_AGAIN_S = 1.0
+_RUN_AGAIN_AT_MOST_S = 30.0
+_PASSING = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY})
 
 
 class Work:
-    """Runs ``command`` with each job's body on stdin; its exit code says what became of the job."""
+    """Runs ``command`` with each job's body on stdin; its exit code says what became of the job.
+
+    A command that ran before and cannot be run now, as while it is replaced, is tried again; the
+    worker keeps the job until then.
+    """
 
     def __init__(
         self,
@@ -55,6 +63,7 @@ class Work:
         self._begun = 0
         self._running = 0
         self._idle_since = 0.0
+        self._has_run = False
 
     async def run(
         self,
@@ -131,29 +140,33 @@ class Work:
                     await queue.nack(job, delay=self._backoff)
         except QbusError as error:
             self._lost += 1
-            note(f"qbus: job {job.id}: {describe(error)}")
+            note(f"qbus: {_of(job, error)}")
 
     async def _execute(self, job: "Job") -> tuple[int, bytes | None]:
         """Run the command; return its exit code, negative for a signal, and its result.
 
-        Raises Failure if it cannot be run at all.
+        Raises Failure if it cannot be run at all, and never could be.
         """
-        sys.stdout.flush()
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=PIPE if job.body else DEVNULL,
-                stdout=self._stdout,
-                env={**os.environ, **_environment(job)},
-                start_new_session=True,  # so that all it starts can be ended with it
-            )
-        except OSError as error:
-            if error.errno == errno.E2BIG:  # the job's fault
-                note(f"qbus: job {job.id}: {error.strerror}")
-                return _NOT_RUN, None
-            raise Failure(
-                f"{self._command[0]}: {error.strerror} (job {job.id} is given back)"
-            ) from error
+        backoff = Backoff(_RUN_AGAIN_S, _RUN_AGAIN_AT_MOST_S)
+        while True:
+            try:
+                process = await self._start(job)
+                break
+            except OSError as error:
+                if error.errno == errno.E2BIG:  # the job's fault
+                    note(f"qbus: job {job.id}: {error.strerror}")
+                    return _NOT_RUN, None
+                if not self._has_run and error.errno not in _PASSING:
+                    raise Failure(
+                        f"{self._command[0]}: {error.strerror} (job {job.id} is given back)"
+                    ) from error
+                wait_s = backoff.failed()
+                note(
+                    f"qbus: job {job.id}: {self._command[0]}: {error.strerror}: trying again in"
+                    f" {wait_s:.0f} s"
+                )
+                await asyncio.sleep(wait_s)
+        self._has_run = True
         try:
             output, _ = await process.communicate(job.body or None)
         except BaseException:
@@ -161,6 +174,23 @@ class Work:
             raise
         assert process.returncode is not None
         return process.returncode, output
+
+    async def _start(self, job: "Job") -> Process:
+        """Start the command for a job. Raises OSError."""
+        sys.stdout.flush()
+        return await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=PIPE if job.body else DEVNULL,
+            stdout=self._stdout,
+            env={**os.environ, **_environment(job)},
+            start_new_session=True,  # so that all it starts can be ended with it
+        )
+
+
+def _of(job: "Job", error: QbusError) -> str:
+    """What went wrong with a job, which is named once."""
+    text = describe(error)
+    return text if job.id in text else f"job {job.id}: {text}"
 
 
 def _environment(job: "Job") -> dict[str, str]:
@@ -183,7 +213,7 @@ async def _keep(queue: "Queue", job: "Job") -> None:
         try:
             await queue.working(job)
         except QbusError as error:
-            note(f"qbus: job {job.id}: {describe(error)}")
+            note(f"qbus: {_of(job, error)}")
             return
 
 

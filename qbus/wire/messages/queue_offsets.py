@@ -44,6 +44,8 @@ class PartitionResponse(Struct):
     dropped: Int64 = field(default=0)
     filtered: Int64 = field(default=0)
     expired: Int64 = field(default=0)
+    # Records that were given up, and wait for the dead letter topic.
+    given_up: Int64 = field(default=0, tag=0)
 
 
 class TopicResponse(Struct):

@@ -24,6 +24,7 @@ from qbus.records.control import (
     Shared,
     encode_shared,
 )
+from tests.support.ranges import spans
 
 from .checks import Checks
 
@@ -493,7 +494,7 @@ class Cluster:
 def summary(fold: QueueFold) -> object:
     """What a fold says, in a form that can be compared."""
     return {
-        name: (group.start, list(group.done), list(group.returned), group.mentioned_at)
+        name: (group.start, spans(group.done), spans(group.returned), group.mentioned_at)
         for name, group in fold.groups.items()
     }
 

@@ -40,6 +40,7 @@ def test_it_says_what_retention_needs_of_both() -> None:
     assert (fold.needed_from, fold.done_before) == (None, None)
     fold = both()
     assert (fold.needed_from, fold.done_before) == (0, 5)
+    assert fold.told_from == 7
 
 
 def test_parts_are_found_by_their_class() -> None:

@@ -117,7 +117,9 @@ class TestAdding:
         jobs.plane.disk.hold_syncs()
         reply = await jobs.ask("ADDJOB q late 20 DELAY 10")
         assert str(reply).startswith("NOREPL Timeout")
+        end = jobs.partition().log.log_end_offset
         jobs.plane.disk.release_syncs()
+        await eventually(lambda: jobs.partition().high_watermark > end)  # the cancellation
         await jobs.settled()
         await jobs.pass_time(11)
         assert await jobs.bodies() == ["body"]
@@ -299,14 +301,18 @@ class TestWaiting:
         assert await jobs.bodies() == ["body"]
 
     async def test_a_job_that_was_taken_for_it_goes_back(self, jobs: Jobs) -> None:
+        await jobs.plane.create("other", qbus_delay_enable=True)
         await jobs.add()
-        reply = jobs.begin("GETJOB FROM q")
+        assert jobs.service.find_queue(b"other") is not None
+        reply = jobs.begin("GETJOB FROM q other")
+        assert not reply.done(), "the jobs of several queues are taken in a task"
         reply.cancel()
         await asyncio.sleep(0.02)
         await jobs.settled()
         ((_, _, _, *counters),) = await jobs.ask("GETJOB NOHANG WITHCOUNTERS FROM q")
         assert counters == ["nacks", 0, "additional-deliveries", 0]
 
+    @pytest.mark.sources
     async def test_a_partition_that_fails_costs_no_job_of_another(
         self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -318,14 +324,14 @@ class TestWaiting:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
         monkeypatch.setattr(ShareQueue, "length", 1)
-        take = ShareQueue.take_records
+        take = ShareQueue.take
 
         async def take_or_fail(queue: ShareQueue, *arguments: Any, **named: Any) -> Any:
             if queue is second.queue:
                 await fail()
             return await take(queue, *arguments, **named)
 
-        monkeypatch.setattr(ShareQueue, "take_records", take_or_fail)
+        monkeypatch.setattr(ShareQueue, "take", take_or_fail)
         assert await jobs.bodies("COUNT 10") == ["body"]
         assert await jobs.ask("GETJOB NOHANG COUNT 10 FROM q") is None
         assert first.queue.group == GROUP
@@ -468,6 +474,26 @@ class TestLooking:
             if cursor == "0":
                 break
         assert sorted(found) == sorted(ids)
+
+    async def test_jscan_finds_delayed_ones_too(self, jobs: Jobs) -> None:
+        ids = {await jobs.add(queue) for queue in ("a", "b") for _ in range(2)}
+        delayed = {await jobs.add("b", options=f"DELAY {10 + n}") for n in range(5)}
+        found, cursor, steps = list[str](), "0", 0
+        while cursor != "0" or not steps:
+            cursor, some = await jobs.ask(f"JSCAN {cursor} COUNT 2")
+            found, steps = found + some, steps + 1
+        assert sorted(found) == sorted(ids | delayed)
+        assert steps >= 5
+        _, active = await jobs.ask("JSCAN BUSYLOOP STATE active")
+        assert set(active) == delayed
+        _, queued = await jobs.ask("JSCAN BUSYLOOP STATE queued")
+        assert set(queued) == ids
+        _, (whole, *_) = await jobs.ask("JSCAN BUSYLOOP QUEUE b STATE active REPLY all")
+        assert whole == await jobs.ask(f"SHOW {whole[1]}")
+        await jobs.pass_time(30)
+        _, again = await jobs.ask("JSCAN BUSYLOOP QUEUE b STATE queued")
+        assert set(again) >= delayed, "they keep their ids"
+        assert await jobs.ask("JSCAN BUSYLOOP QUEUE b STATE active") == ["0", []]
 
     async def test_the_newest_are_found_behind_what_is_done(self, jobs: Jobs) -> None:
         replies = [jobs.begin(f"ADDJOB q {number} 0") for number in range(3000)]

@@ -139,6 +139,7 @@ async def test_nothing_passes_a_command_that_waits_alone(served: Served) -> None
     await eventually(lambda: served.commands.begun == [b"a", b"b"])
 
 
+@pytest.mark.sources
 async def test_a_pipeline_has_a_limit(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_OPEN_REPLIES", 5)
     peer = await served.connect()
@@ -153,6 +154,7 @@ async def test_a_pipeline_has_a_limit(served: Served, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("is_paused", [False, True])
+@pytest.mark.sources
 async def test_what_waits_to_be_begun_is_not_received_on(
     served: Served, monkeypatch: pytest.MonkeyPatch, *, is_paused: bool
 ) -> None:
@@ -168,6 +170,7 @@ async def test_what_waits_to_be_begun_is_not_received_on(
     assert served.budget.used < 4 << 20
 
 
+@pytest.mark.sources
 async def test_what_is_begun_counts_until_it_is_answered(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,8 @@ from tests.support.waiting import eventually
 
 from .queues import GROUP, SETTINGS, World, accept, records, release, take
 
+pytestmark = pytest.mark.sources  # parts of the broker fail
+
 
 def refuse(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the partition take nothing."""

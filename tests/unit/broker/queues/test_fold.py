@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbus.broker.queues.fold import MOST_RESULTS, GroupProgress, QueueFold
+from qbus.broker.queues.fold import MOST_RESULTS, GroupProgress, QueueFold, Results
 from qbus.errors import CorruptBatch
 from qbus.records.control import (
     Change,
@@ -17,6 +17,7 @@ from qbus.records.control import (
     encode_result,
     encode_shared,
 )
+from tests.support.ranges import spans
 
 STARTED, DONE, ARCHIVED = ChangeKind.STARTED, ChangeKind.ACKNOWLEDGED, ChangeKind.ARCHIVED
 RETURNED, FORGOTTEN = ChangeKind.RETURNED, ChangeKind.FORGOTTEN
@@ -37,11 +38,11 @@ def progress(*changes: Change) -> GroupProgress:
 
 def test_the_start_moves_over_what_is_done_in_a_row() -> None:
     group = progress(Change(STARTED, 5, 5), Change(DONE, 7, 8), Change(ARCHIVED, 10, 10))
-    assert (group.start, list(group.done)) == (5, [(7, 8, True), (10, 10, True)])
+    assert (group.start, spans(group.done)) == (5, [(7, 8, True), (10, 10, True)])
     group.apply(Change(DONE, 5, 6))
-    assert (group.start, list(group.done)) == (9, [(10, 10, True)])
+    assert (group.start, spans(group.done)) == (9, [(10, 10, True)])
     group.apply(Change(DONE, 9, 9))
-    assert (group.start, list(group.done)) == (11, [])
+    assert (group.start, spans(group.done)) == (11, [])
     assert group.is_done(10)
     assert not group.is_done(11)
 
@@ -51,11 +52,11 @@ def test_what_is_returned_is_known_until_it_is_done() -> None:
     group = progress(
         Change(STARTED, 0, 0), Change(RETURNED, 0, 4, once), Change(RETURNED, 2, 2, twice)
     )
-    assert list(group.returned) == [(0, 1, once), (2, 2, twice), (3, 4, once)]
+    assert spans(group.returned) == [(0, 1, once), (2, 2, twice), (3, 4, once)]
     group.apply(Change(DONE, 1, 3))
-    assert list(group.returned) == [(0, 0, once), (4, 4, once)]
+    assert spans(group.returned) == [(0, 0, once), (4, 4, once)]
     group.apply(Change(RETURNED, 0, 4, twice))
-    assert list(group.returned) == [(0, 0, twice), (4, 4, twice)], "what is done stays done"
+    assert spans(group.returned) == [(0, 0, twice), (4, 4, twice)], "what is done stays done"
 
 
 def test_a_group_begins_anew() -> None:
@@ -84,14 +85,46 @@ def test_groups_do_not_know_of_each_other() -> None:
 
 def test_where_results_are_is_known_of_the_latest() -> None:
     known = fold(Change(STARTED, 0, 0))
-    for offset in range(MOST_RESULTS + 2):
-        value = encode_result(SharedResult("g", offset, b""))
-        known.control(ControlRecord(5000 + offset, ControlType.RESULT, value))
+    value = encode_result(SharedResult("g", 3, b""))
+    known.control(ControlRecord(5000, ControlType.RESULT, value))
     results = known.groups["g"].results
-    assert (len(results), min(results), results[2]) == (MOST_RESULTS, 2, 5002)
+    assert (len(results), results.get(3), results.get(2), results.get(4)) == (1, 5000, None, None)
     value = encode_result(SharedResult("unknown", 1, b""))
     known.control(ControlRecord(1, ControlType.RESULT, value))
     assert list(known.groups) == ["g"]
+
+
+def test_so_many_results_are_known_of_the_latest_records() -> None:
+    results = Results()
+    for offset in range(MOST_RESULTS + 2_500):
+        results.add(offset, 7 * offset)
+    assert MOST_RESULTS <= len(results) < MOST_RESULTS + 1_000
+    last = MOST_RESULTS + 2_499
+    assert (results.get(0), results.get(last), results.get(last + 1)) == (None, 7 * last, None)
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers())))
+def test_results_come_in_any_order_and_the_last_one_counts(
+    told: list[tuple[int, int]],
+) -> None:
+    told = [(offset, place % (1 << 40)) for offset, place in told]
+    results = Results()
+    for offset, place in told:
+        results.add(offset, place)
+    assert list(results) == sorted(dict(told).items())
+    assert {offset: results.get(offset) for offset in range(31)} == {
+        offset: dict(told).get(offset) for offset in range(31)
+    }
+
+
+def test_a_group_may_be_mentioned_without_a_change() -> None:
+    known = fold(Change(STARTED, 3, 3))
+    for name in ("g", "other"):
+        value = encode_shared(Shared(name, []))
+        known.control(ControlRecord(2000, ControlType.SHARED, value))
+    found = {name: (one.start, one.mentioned_at) for name, one in known.groups.items()}
+    assert found == {"g": (3, 2000), "other": (0, 2000)}
+    assert known.told_from == 2000
 
 
 def test_records_of_others_and_damaged_ones() -> None:
@@ -115,7 +148,13 @@ def any_change(draw: st.DrawFn) -> Change:
 
 def summary(known: QueueFold) -> object:
     return {
-        name: (one.start, list(one.done), list(one.returned), one.results, one.mentioned_at)
+        name: (
+            one.start,
+            spans(one.done),
+            spans(one.returned),
+            list(one.results),
+            one.mentioned_at,
+        )
         for name, one in known.groups.items()
     }
 
@@ -135,12 +174,12 @@ def test_a_snapshot_and_the_rest_say_what_all_says(
         if number < cut:
             before.control(entry)
     for name, one in before.groups.items():
-        one.add_result(len(name), 99)
+        one.results.add(len(name), 99)
     restored = QueueFold()
     restored.restore(b"".join(before.encode()))
     assert summary(restored) == summary(before)
     for one in restored.groups.values():
-        one.results.clear()
+        one.results = Results()
     for entry in entries[cut:]:
         restored.control(entry)
     assert summary(restored) == summary(whole)

@@ -7,6 +7,7 @@ import pytest
 
 from qbus.broker.queues import AckRange, AckType, ShareQueue
 from qbus.broker.queues.fold import QueueFold
+from tests.support.ranges import spans
 
 from .queues import World
 
@@ -15,7 +16,7 @@ STEPS = 60
 
 def summary(fold: QueueFold) -> object:
     return {
-        name: (group.start, list(group.done), list(group.returned))
+        name: (group.start, spans(group.done), spans(group.returned))
         for name, group in fold.groups.items()
     }
 

@@ -36,6 +36,7 @@ async def test_queues_are_summed_up_by_topic_and_group(world: World) -> None:
         "length": 3,
         "in_flight": 1,
         "delayed": 0,
+        "given_up": 0,
         "oldest_seconds": 5,
         "waiting": 0,
         "records_in": 1,

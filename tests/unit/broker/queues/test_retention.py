@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from .queues import World, accept, take
 
 WEEK_S = 7 * 24 * 3600
@@ -81,6 +83,99 @@ async def test_as_long_as_no_group_is_known_time_decides(tmp_path: Path) -> None
     await world.plane.stop()
 
 
+async def abandoned(tmp_path: Path, **config: object) -> World:
+    """Three segments that one group has done, and another one has left alone for an hour."""
+    world = World(tmp_path)
+    await world.start(qbus_queue_retention="acknowledged", **config)
+    await fill(world)
+    queue, other = world.queue(), world.queue("other")
+    await take(other, 1)
+    await take(queue)
+    await accept(queue, 0, 2)
+    world.clock.advance(3600)
+    await take(queue)
+    return world
+
+
+async def test_what_an_abandoned_group_keeps_is_given_up(tmp_path: Path) -> None:
+    world = await abandoned(tmp_path, qbus_queue_abandoned_ms=1_800_000)
+    log = world.partition.log
+    assert log.apply_retention(world.partition.high_watermark) == 0
+    world.plane.queues.give_up_abandoned()
+    await world.settled()
+    assert log.apply_retention(world.partition.high_watermark) == 3
+    await world.add(b"new")
+    assert await take(world.queue("other")) == [b"new"], "it is still known"
+    await world.plane.stop()
+
+
+async def test_so_is_what_one_keeps_that_nobody_used_since_a_restart(tmp_path: Path) -> None:
+    world = await abandoned(tmp_path, qbus_queue_abandoned_ms=1_800_000)
+    await world.restart()
+    world.plane.queues.give_up_abandoned()
+    await world.settled()
+    log = world.partition.log
+    assert world.progress("other").start == 0, "its time begins anew with the broker's"
+    world.clock.advance(3600)
+    world.plane.queues.give_up_abandoned()
+    await world.settled()
+    assert log.apply_retention(world.partition.high_watermark) == 3
+    await world.plane.stop()
+
+
+async def test_a_group_whose_members_wait_is_not_abandoned(tmp_path: Path) -> None:
+    world = await abandoned(tmp_path, qbus_queue_abandoned_ms=1_800_000)
+    await world.restart()
+    world.clock.advance(3600)
+    await take(world.queue("other"), 1)
+    world.plane.queues.give_up_abandoned()
+    await world.settled()
+    assert world.partition.log.apply_retention(world.partition.high_watermark) == 0
+    await world.plane.stop()
+
+
+async def test_by_default_an_abandoned_group_keeps_all_and_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = await abandoned(tmp_path)
+    world.clock.advance(24 * 3600)
+    for _ in range(3):
+        world.plane.queues.give_up_abandoned()
+    await world.settled()
+    assert world.partition.log.apply_retention(world.partition.high_watermark) == 0
+    (line,) = [one for one in caplog.messages if "abandoned" in one]
+    assert "share group other has taken nothing for 25 h, and keeps up to" in line
+    await world.plane.stop()
+
+
+async def test_a_group_is_mentioned_before_what_mentioned_it_goes(tmp_path: Path) -> None:
+    """However seldom groups are mentioned: a new replica always finds them in what is left."""
+    world = World(tmp_path)
+    await world.start(retention_ms=1000)
+    queue = world.queue()
+    await world.add(b"untouched")
+    await take(queue)
+    log = world.partition.log
+    mentioned_at = world.progress().mentioned_at
+    for value in (b"more", b"and more"):
+        log.roll()
+        await world.add(value)
+    await world.settled()
+    world.clock.advance(2)
+    log.apply_retention(world.partition.high_watermark)
+    assert log.first_segment_offset <= mentioned_at
+    world.plane.queues.mention()
+    await world.settled()
+    assert world.progress().start == 0, "nothing is done by that"
+    assert world.progress().mentioned_at > mentioned_at
+    assert log.apply_retention(world.partition.high_watermark) == 2
+    await world.plane.stop()
+    remove_snapshots(log.directory)
+    await world.plane.start()
+    assert world.plane.queues.groups(world.partition) == ["workers"]
+    await world.plane.stop()
+
+
 async def test_otherwise_time_decides_whatever_is_done(world: World) -> None:
     await fill(world)
     queue = world.queue()
@@ -107,6 +202,9 @@ async def test_a_group_whose_snapshot_is_older_than_the_log_is_known(tmp_path: P
         await world.add(value)
     log.delete_records_before(log.log_end_offset - 1)
     world.clock.advance(2)
+    assert log.apply_retention(log.log_end_offset - 1) == 0, "where the group is mentioned"
+    world.plane.queues.mention()
+    await world.settled()
     assert log.apply_retention(log.log_end_offset - 1) == 2
     await world.plane.stop()
     await world.plane.start()

@@ -185,6 +185,7 @@ async def test_a_group_is_forgotten(world: World) -> None:
     assert await take(world.queue()) == [b"a"]
 
 
+@pytest.mark.sources
 async def test_the_number_of_groups_is_bounded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from qbus.broker.queues import AckRange, AckType
+from qbus.broker.queues import AckRange, AckType, AcquiredRange
 from qbus.broker.queues.batches import BatchCache, StoredBatch, expires_at
 from qbus.broker.queues.filters import parse_filter, tags_of
 from qbus.errors import ApiError, CorruptBatch, ErrorCode
@@ -147,6 +147,31 @@ async def test_some_records_are_given_out_at_most_once(world: World) -> None:
     assert [record.value for record in taken] == [b"once", b"often"]
     await world.restart()
     assert await take(world.queue()) == [b"often"]
+
+
+ONCE = {"qbus-job": "60,0,0,1,00000000", "qbus-ttl": "60s"}
+
+
+async def test_a_job_without_retry_is_done_before_a_kafka_client_gets_it(world: World) -> None:
+    await world.add(b"often")
+    await world.add(b"once", b"once", headers=ONCE)
+    await world.add(b"often")
+    queue = world.queue()
+    taken = await queue.take_batches("m", max_records=100, max_bytes=1 << 20)
+    assert taken.acquired == [AcquiredRange(0, 3, 1)]
+    assert [world.progress().is_done(offset) for offset in range(4)] == [False, True, True, False]
+    assert queue.counts.acknowledged == 2
+    with pytest.raises(ApiError):
+        await accept(queue, 1, 2, member="another")
+    await release(queue, 0, 3, member="m")
+    assert await take(queue) == [b"often", b"often"]
+    await world.pass_time(queue, 60)
+    assert await take(queue) == [b"often", b"often"]
+    with pytest.raises(ApiError):
+        await accept(queue, 1, member="m")
+    await world.restart()
+    left = [*await take(world.queue()), *await take(world.queue())]  # each of a batch to be read
+    assert left == [b"often", b"often"]
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD, Compression.GZIP])
@@ -292,6 +317,7 @@ async def test_memory_is_bounded_however_many_wait(world: World) -> None:
     assert [r.offset for r in await records(queue)] == [5, 1500]
 
 
+@pytest.mark.sources
 async def test_what_is_not_in_the_page_cache_is_read_in_a_thread(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +350,7 @@ async def test_what_retention_took_is_done(world: World) -> None:
     await queue.acknowledge("a", [AckRange(4, 5, AckType.ACCEPT)])
 
 
+@pytest.mark.sources
 async def test_too_many_returned_records_clog_the_queue(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -43,7 +43,7 @@ async def test_queues_by_name() -> None:
             assert other["length"] == 2
             assert await read_queues(admin, [], "disque") == [found]
         assert shown(queues_table([found]))[-1] == [
-            *("q", "14", "2", "6", "12", "min", "20", "10", "4", "2", "1")
+            *("q", "14", "2", "6", "0", "12", "min", "20", "10", "4", "2", "1")
         ]
         assert "name a QUEUE" in str(queues_table([]))
 

@@ -134,6 +134,40 @@ async def test_interrupted_it_ends_the_command_and_gives_the_job_back(tmp_path: 
         assert [state.member for state in fake.group.states.values()] == [""]
 
 
+async def test_a_command_that_is_replaced_is_tried_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deploying takes the file away for a moment: the worker waits, and keeps its job."""
+    monkeypatch.setattr("qbus.cli.queue.working._RUN_AGAIN_S", 0.05)
+    command = tmp_path / "command"
+    script = f'#!/bin/sh\n[ "$QBUS_OFFSET" = 0 ] && mv {command} {command}.away\nexit 0\n'
+    command.write_text(script)
+    command.chmod(0o755)
+    async with fake_queue() as fake:
+        fake.store(b"first", b"second")
+        working = asyncio.create_task(work(fake, (str(command),), count=2, idle=None))
+        said = ""
+        async with asyncio.timeout(60):
+            while "trying again in" not in said:
+                await asyncio.sleep(0.01)
+                said += capfd.readouterr().err
+        assert "No such file or directory" in said
+        (tmp_path / "command.away").rename(command)
+        assert (await working)["done"] == 2
+        assert fake.group.offsets(ACCEPT) == [0, 1]
+
+
+async def test_a_command_that_never_ran_ends_the_work(tmp_path: Path) -> None:
+    command = tmp_path / "command"
+    command.write_text("no script")
+    command.chmod(0o755)
+    async with fake_queue() as fake:
+        fake.store(b"body")
+        with pytest.raises(Failure, match=r"Exec format error \(job D-.* is given back\)"):
+            await work(fake, (str(command),), count=1)
+        assert [state.member for state in fake.group.states.values()] == [""]
+
+
 def test_a_command_that_does_not_exist() -> None:
     with pytest.raises(Failure, match="no-such-command: there is no such command"):
         Work("q", ["no-such-command"])
