@@ -46,6 +46,7 @@ class Remembered:
         self.events: list[str] = []
         self.needed_from: int | None = None
         self.done_before: int | None = None
+        self.told_from: int | None = None
         self.undecided: set[int] = set()
 
     def part(self, kind: type[F]) -> F | None:
