@@ -171,8 +171,8 @@ class LedQueues:
                 self._give_up(name, progress, kept_before)
             elif limit_ms < 0 and idle_s >= _DAY_S and self._abandoned.allows():
                 _log.warning(
-                    "%s: share group %s has taken nothing for %.0f h, and keeps up to %d bytes: work"
-                    " on them, delete the group, or set qbus.queue.abandoned.ms",
+                    "%s: share group %s has taken nothing for %.0f h, and keeps up to %d bytes:"
+                    " work on them, delete the group, or set qbus.queue.abandoned.ms",
                     self.partition,
                     name,
                     idle_s / 3600,
