@@ -112,6 +112,7 @@ def test_topics_have_no_other_keys_than_kafkas_and_ours() -> None:
         "qbus.delay.max.pending",
         "qbus.delay.dead.letter.topic",
         "qbus.queue.pause",
+        "qbus.queue.abandoned.ms",
         "qbus.queue.retention",
     }
 
