@@ -31,7 +31,7 @@ from qbus.records.control import (
 )
 from qbus.records.decode import records_of
 from qbus.records.header import hide_delayed, set_transactional
-from qbus.records.plain import may_have_headers
+from qbus.records.plain import may_have_header
 
 from ..log import Log, LogConfig, StoredPart
 from .fold import DelayFold, hash_of
@@ -103,11 +103,7 @@ class Taken(NamedTuple):
 def may_order(batch: Buffer, header: BatchHeader) -> bool:
     """Whether a batch may have headers of delays. Raises CorruptBatch."""
     payload = records_of(batch, header)
-    return (
-        payload is not None
-        and may_have_headers(payload, header.records_count)
-        and _NAMED in bytes(payload)
-    )
+    return payload is not None and may_have_header(payload, header.records_count, _NAMED)
 
 
 def take_in(

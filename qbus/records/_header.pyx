@@ -6,6 +6,7 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.ref cimport Py_INCREF, PyTypeObject
 from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
 
 from array import array
 
@@ -13,7 +14,7 @@ from qbus.errors import CorruptBatch
 
 from .header import BatchHeader, _crc32c
 
-REVISION = 3  # see plain.py
+REVISION = 4  # see plain.py
 
 cdef extern from *:
     """
@@ -104,19 +105,22 @@ cdef object checked(const uint8_t* at, Py_ssize_t size):
     return header
 
 
-def may_have_headers(payload, int32_t count):
+def may_have_header(payload, int32_t count, bytes prefix):
     cdef Py_buffer view
+    cdef const uint8_t* wanted = <const uint8_t*><const char*>prefix
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
     try:
-        return not are_bare(<const uint8_t*>view.buf, view.len, count)
+        return not are_without(<const uint8_t*>view.buf, view.len, count, wanted, len(prefix))
     finally:
         PyBuffer_Release(&view)
 
 
-cdef bint are_bare(const uint8_t* data, Py_ssize_t size, int32_t count) noexcept:
-    """Whether ``count`` whole records without headers fill ``data``."""
+cdef bint are_without(
+    const uint8_t* data, Py_ssize_t size, int32_t count, const uint8_t* prefix, Py_ssize_t length
+) noexcept:
+    """Whether ``count`` whole records fill ``data``, none with a header that begins like that."""
     cdef Py_ssize_t pos = 0, end
-    cdef int64_t number
+    cdef int64_t number, headers
     cdef int field
     while count > 0:
         count -= 1
@@ -128,13 +132,32 @@ cdef bint are_bare(const uint8_t* data, Py_ssize_t size, int32_t count) noexcept
             if not varint(data, end, &pos, &number):
                 return False
         for field in range(2):  # key and value
-            if not varint(data, end, &pos, &number) or number > end - pos:
+            if not skip(data, end, &pos):
                 return False
-            if number > 0:
-                pos += number
-        if not varint(data, end, &pos, &number) or number != 0 or pos != end:
+        if not varint(data, end, &pos, &headers) or headers < 0:
+            return False
+        while headers > 0:
+            headers -= 1
+            if not varint(data, end, &pos, &number) or number < 0 or number > end - pos:
+                return False
+            if number >= length and memcmp(data + pos, prefix, length) == 0:
+                return False
+            pos += number
+            if not skip(data, end, &pos):
+                return False
+        if pos != end:
             return False
     return pos == size
+
+
+cdef inline bint skip(const uint8_t* data, Py_ssize_t end, Py_ssize_t* pos) noexcept:
+    """Pass over bytes before ``end`` that are told by their length, which is negative for none."""
+    cdef int64_t number
+    if not varint(data, end, pos, &number) or number > end - pos[0]:
+        return False
+    if number > 0:
+        pos[0] += number
+    return True
 
 
 def record_positions(payload, int32_t count):

@@ -1,4 +1,4 @@
-"""What nearly every produced batch is: a plain one, of records without headers. In one pass.
+"""What nearly every produced batch is: a plain one, without headers that matter. In one pass.
 
 Compiled where there is a compiler (``_header.pyx``); the twin here is what runs elsewhere.
 """
@@ -19,7 +19,7 @@ from qbus.records.header import (
     read_header,
 )
 
-REVISION: Final = 3
+REVISION: Final = 4
 """What the compiled form offers; another number means that it was built from other sources."""
 
 
@@ -41,8 +41,8 @@ def portable_plain_header(batch: Buffer) -> BatchHeader | None:
     return header if is_plain else None
 
 
-def portable_may_have_headers(payload: Buffer, count: int) -> bool:
-    """Compute the same as :func:`may_have_headers` of the compiled form, on any machine."""
+def portable_may_have_header(payload: Buffer, count: int, prefix: bytes) -> bool:
+    """Compute the same as :func:`may_have_header` of the compiled form, on any machine."""
     data, end = bytes(payload), 0
     try:
         for _ in range(count):
@@ -52,14 +52,27 @@ def portable_may_have_headers(payload: Buffer, count: int) -> bool:
             for _ in range(2):  # time and offset
                 _, pos = decode_varint(data, pos)
             for _ in range(2):  # key and value
-                size, pos = decode_varint(data, pos)
-                pos += max(size, 0)
+                pos = _skip(data, pos)
             headers, pos = decode_varint(data, pos)
-            if headers or length < 1 or pos != end:
+            if headers < 0:
+                return True
+            for _ in range(headers):
+                size, pos = decode_varint(data, pos)
+                if size < 0 or data.startswith(prefix, pos, pos + size):
+                    return True
+                pos = _skip(data, pos + size)
+                if pos > end:
+                    return True
+            if length < 1 or pos != end:
                 return True
     except (IndexError, CorruptBatch):
         return True
     return end != len(data)
+
+
+def _skip(data: bytes, pos: int) -> int:
+    size, pos = decode_varint(data, pos)
+    return pos + max(size, 0)
 
 
 def portable_record_positions(payload: Buffer, count: int) -> "array[int]":
@@ -79,20 +92,20 @@ def portable_record_positions(payload: Buffer, count: int) -> "array[int]":
     return positions
 
 
-def _cannot_tell(payload: Buffer, count: int) -> bool:  # noqa: ARG001
+def _may_contain(payload: Buffer, count: int, prefix: bytes) -> bool:  # noqa: ARG001
     """What is quicker than to go over the records in Python."""
-    return True
+    return prefix in bytes(payload)
 
 
 _Forms = tuple[
     Callable[[Buffer], BatchHeader | None],
-    Callable[[Buffer, int], bool],
+    Callable[[Buffer, int, bytes], bool],
     Callable[[Buffer, int], "array[int]"],
 ]
 
 
 def _fastest() -> _Forms:
-    portable = portable_plain_header, _cannot_tell, portable_record_positions
+    portable = portable_plain_header, _may_contain, portable_record_positions
     if os.environ.get("QBUS_CODEC") == "python":
         return portable
     try:
@@ -101,10 +114,10 @@ def _fastest() -> _Forms:
         return portable
     if _header.REVISION != REVISION:
         return portable
-    return _header.plain_header, _header.may_have_headers, _header.record_positions
+    return _header.plain_header, _header.may_have_header, _header.record_positions
 
 
-_plain_header, _may_have_headers, _record_positions = _fastest()
+_plain_header, _may_have_header, _record_positions = _fastest()
 
 
 def plain_header(batch: Buffer) -> BatchHeader | None:
@@ -117,12 +130,12 @@ def plain_header(batch: Buffer) -> BatchHeader | None:
     return _plain_header(batch)
 
 
-def may_have_headers(payload: Buffer, count: int) -> bool:
-    """Whether any of ``count`` decompressed records may have a header.
+def may_have_header(payload: Buffer, count: int, prefix: bytes) -> bool:
+    """Whether any of ``count`` decompressed records may have a header that begins with ``prefix``.
 
     False is sure: they are whole, fill ``payload``, and have none.
     """
-    return _may_have_headers(payload, count)
+    return _may_have_header(payload, count, prefix)
 
 
 def record_positions(payload: Buffer, count: int) -> "array[int]":

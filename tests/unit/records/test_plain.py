@@ -14,7 +14,7 @@ from qbus.records import BatchHeader, Buffer, Compression, build_batch, plain, r
 from qbus.records.encode import encode_records
 from qbus.records.header import HEADER_SIZE, write_header
 from qbus.records.plain import (
-    portable_may_have_headers,
+    portable_may_have_header,
     portable_plain_header,
     portable_record_positions,
 )
@@ -124,27 +124,28 @@ def test_the_twins_agree(fields: dict[str, int]) -> None:
     assert all(one == found[0] for one in found)
 
 
-# Whether records have headers
+# Whether records have headers that matter
 
-Look = Callable[[Buffer, int], bool]
+Look = Callable[[Buffer, int, bytes], bool]
 
 
 def looks() -> list[Look]:
     try:
         from qbus.records import _header
     except ImportError:
-        return [portable_may_have_headers]
-    return [portable_may_have_headers, _header.may_have_headers]
+        return [portable_may_have_header]
+    return [portable_may_have_header, _header.may_have_header]
 
 
 @pytest.fixture(params=looks(), ids=lambda look: str(look.__module__))
-def may_have_headers(request: pytest.FixtureRequest) -> Look:
+def may_have_header(request: pytest.FixtureRequest) -> Look:
     look: Look = request.param
     return look
 
 
 ITEMS = st.none() | st.binary(max_size=300)
-HEADERS = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2)
+NAMES = st.text(max_size=3) | st.sampled_from(["ab", "abc", "a", "Ab"])
+HEADERS = st.lists(st.tuples(NAMES, st.none() | st.binary(max_size=3)), max_size=3)
 RECORDS = st.lists(st.tuples(ITEMS, ITEMS, HEADERS, st.integers(-(2**40), 2**40)), min_size=1)
 
 
@@ -156,14 +157,22 @@ def payload_of(records: list[tuple[bytes | None, bytes | None, Any, int]]) -> by
     return bytes(made[HEADER_SIZE:])
 
 
-@given(records=RECORDS)
-def test_headers_are_found(records: list[tuple[bytes | None, bytes | None, Any, int]]) -> None:
+@given(records=RECORDS, prefix=st.sampled_from([b"", b"a", b"ab"]))
+def test_headers_are_found_by_what_their_names_begin_with(
+    records: list[tuple[bytes | None, bytes | None, Any, int]], prefix: bytes
+) -> None:
     payload = payload_of(records)
+    names = [name.encode() for _, _, headers, _ in records for name, _ in headers]
     for look in looks():
-        assert look(payload, len(records)) is any(headers for _, _, headers, _ in records)
-        assert look(payload, len(records) + 1)
-        assert look(payload + b"x", len(records))
-        assert look(payload[:-1], len(records))
+        assert look(payload, len(records), prefix) is any(name.startswith(prefix) for name in names)
+        assert look(payload, len(records) + 1, prefix)
+        assert look(payload + b"x", len(records), prefix)
+        assert look(payload[:-1], len(records), prefix)
+
+
+def test_keys_and_values_are_not_taken_for_headers(may_have_header: Look) -> None:
+    payload = payload_of([(b"qbus-key", b"qbus-value", [("name", b"qbus-value")], 0)])
+    assert not may_have_header(payload, 1, b"qbus-")
 
 
 @given(records=RECORDS, data=st.data())
@@ -173,12 +182,12 @@ def test_the_twins_agree_on_damaged_records(
     damaged = bytearray(payload_of(records))
     at = data.draw(st.integers(0, len(damaged) - 1))
     damaged[at] = data.draw(st.integers(0, 255))
-    assert len({look(bytes(damaged), len(records)) for look in looks()}) == 1
+    assert len({look(bytes(damaged), len(records), b"a") for look in looks()}) == 1
 
 
 @given(payload=st.binary(max_size=100), count=st.integers(-1, 5))
 def test_the_twins_agree_on_any_bytes(payload: bytes, count: int) -> None:
-    assert len({look(payload, count) for look in looks()}) == 1
+    assert len({look(payload, count, b"a") for look in looks()}) == 1
 
 
 @pytest.mark.parametrize(
@@ -192,8 +201,8 @@ def test_the_twins_agree_on_any_bytes(payload: bytes, count: int) -> None:
         b"\x0c" + b"\0" * 5,
     ],
 )
-def test_what_is_no_record_may_have_headers(may_have_headers: Look, payload: bytes) -> None:
-    assert may_have_headers(payload, 1)
+def test_what_is_no_record_may_have_headers(may_have_header: Look, payload: bytes) -> None:
+    assert may_have_header(payload, 1, b"qbus-")
 
 
 # Where records begin
