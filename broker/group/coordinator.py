@@ -1,5 +1,6 @@
 """The group coordinator: requests of handlers about groups and their offsets."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -8,7 +9,7 @@ from qbus.clock import Clock
 from qbus.config import BrokerConfig
 from qbus.consumer_protocol import CONSUMER
 from qbus.errors import ApiError, ErrorCode
-from qbus.metadata import Check, MetadataStore, Op
+from qbus.metadata import Check, MetadataStore, Op, SessionState, StoreError
 from qbus.metadata.znodes import PartitionStateNode
 from qbus.names import OFFSETS_TOPIC
 
@@ -41,6 +42,8 @@ from .requests import (
 from .state import GroupState
 from .storage import OffsetsStorage, Storage
 from .timers import LoopTimers, Timers
+
+_log = logging.getLogger(__name__)
 
 MAX_MEMBER_BYTES: Final = 512 * 1024  # of metadata or assignment; a znode must hold it
 
@@ -148,19 +151,21 @@ class GroupCoordinator:
         self._failover.load()
 
     async def look_after_storage(self, *, is_controller: bool) -> None:
-        """Follow a change of the storage; the controller brings it about. To be called often.
+        """Follow a change of the storage; the controller brings it about.
 
-        Raises:
-            StoreError: the metadata store does not answer.
+        To be called often: what does not work now is tried again the next time.
         """
-        if self._homes is None:
+        if self._homes is None or self._store.state is not SessionState.CONNECTED:
             return
         log, storage = self._homes
-        await storage.look()
-        if is_controller:
-            await storage.switch(Storage(self._config.offsets_storage))
-        if storage.current is Storage.RETURNING:
-            await self._return_offsets(log, storage, is_controller=is_controller)
+        try:
+            await storage.look()
+            if is_controller:
+                await storage.switch(Storage(self._config.offsets_storage))
+            if storage.current is Storage.RETURNING:
+                await self._return_offsets(log, storage, is_controller=is_controller)
+        except (ApiError, StoreError) as error:
+            _log.info("where offsets are kept cannot be seen to now: %s", error)
 
     async def _return_offsets(
         self, log: OffsetLog, storage: OffsetsStorage, *, is_controller: bool

@@ -31,7 +31,7 @@ from qbus.names import unescape
 
 from ..metadata.image import Topic
 from .group import EMPTY_IMAGE, GroupImage
-from .offsets import NO_TOPIC_ID, Offset, TopicPartition
+from .offsets import NO_TOPIC_ID, Offset, Offsets, TopicPartition
 from .timers import STORE_TIMEOUT_S, Timers
 from .znodes import (
     ROOT,
@@ -141,16 +141,20 @@ class GroupLoader:
 
     def _drop_stale(self, znodes: GroupZnodes) -> list[Op]:
         """Plan to delete offsets of deleted topics whose names belong to other topics now."""
-        stale: dict[TopicPartition, Offset | None] = {
-            (topic, partition): None
-            for topic, partitions in znodes.offsets.items()
-            for partition, offset in partitions.items()
-            if self._is_stale(topic, offset)
-        }
+        stale = self.stale(znodes.offsets)
         change = GroupChange(offsets=stale)
         plan = znodes.plan(change)
         znodes.apply(change)
         return [operation for operations in plan for operation in operations] if stale else []
+
+    def stale(self, offsets: Offsets) -> dict[TopicPartition, Offset | None]:
+        """Offsets of deleted topics whose names belong to other topics now, as to be deleted."""
+        return {
+            (topic, partition): None
+            for topic, partitions in offsets.items()
+            for partition, offset in partitions.items()
+            if self._is_stale(topic, offset)
+        }
 
     def _is_stale(self, topic: str, offset: Offset) -> bool:
         current = self._topics.get(topic)

@@ -22,6 +22,7 @@ from .group_metadata import GroupMetadata
 from .loader import GroupLoader, StoreWait, Topics
 from .machine import GroupKinds, GroupMachine
 from .moves import OffsetHomes, move_in
+from .offset_log import OffsetLog
 from .offsets import Offset, TopicPartition
 from .ownership import Ownership
 from .requests import ConsumerHeartbeat, Effect, Heartbeat, Moved, Request, Respond, Result, Save
@@ -296,6 +297,8 @@ class GroupRegistry:
             is_in_log = False
             if self.homes is not None:
                 is_in_log = await move_in(self._store, self.homes, group_id, znodes, now_ms)
+                if is_in_log:
+                    await self._drop_stale(self.homes.log, group_id)
             self._check_owner(group_id)  # ownership may have changed meanwhile
             if guards != self._guards:
                 raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -305,6 +308,11 @@ class GroupRegistry:
             self._set_timer(metadata)
         finally:
             del self._loading[group_id]
+
+    async def _drop_stale(self, log: OffsetLog, group_id: str) -> None:
+        """Delete offsets in the log whose topics are others now than when they were committed."""
+        if error := await log.save(group_id, self._loader.stale(log.offsets(group_id))):
+            raise ApiError(error)
 
     def _restore(
         self, group_id: str, image: GroupImage, nodes: Mapping[str, bytes]

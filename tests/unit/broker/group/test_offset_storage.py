@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from qbus.broker.group.storage import PATH, Storage
+from qbus.broker.metadata.image import TopicDeleted
 from qbus.errors import ApiError, ErrorCode
-from qbus.metadata import Set
+from qbus.metadata import SessionState, Set, StoreUnavailable
 
 from .offset_shell import PARTITIONS, OffsetShell, SharedLog, alone, two
 from .shell import Shell, at, settle
@@ -158,6 +159,29 @@ class TestCommitsInTheLog:
         await shell.timers.advance(20 * 60)
 
         assert await shell.offset("g", "t", 0) == 5
+
+    async def test_go_with_their_topic(self) -> None:
+        shell = await alone(**LOG)
+        topic = shell.metadata.add("t")
+        await shell.groups.commit("g", {("t", 0): at(5), ("u", 0): at(6)})
+
+        del shell.metadata.topics["t"]
+        await shell.metadata.publish(TopicDeleted(topic))
+
+        assert await shell.offset("g", "t", 0) is None
+        assert await shell.offset("g", "u", 0) == 6
+
+    async def test_of_a_topic_that_is_another_one_since_a_restart_go(self) -> None:
+        shell = await alone(**LOG)
+        shell.metadata.add("t")
+        await shell.groups.commit("g", {("t", 0): at(5), ("u", 0): at(6)})
+
+        shell.metadata.add("t", topic_id=b"n" * 16)
+        shell.restart()
+        await shell.groups.start()
+
+        assert await shell.offset("g", "t", 0) is None
+        assert await shell.offset("g", "u", 0) == 6
 
     async def test_are_deleted(self) -> None:
         shell = await alone(**LOG)
@@ -602,6 +626,23 @@ class TestTheNodeOfTheStorage:
         await shell.look(is_controller=False)
 
         assert where(shell) is Storage.STORE
+
+    async def test_is_looked_at_again_when_the_store_did_not_answer(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        shell = await alone()
+        switch(shell, "log")
+        shell.store.failures.append(StoreUnavailable("gone"))
+        await shell.groups.look_after_storage(is_controller=True)
+        shell.store.enter(SessionState.SUSPENDED)
+        await shell.look()
+        assert where(shell) is Storage.STORE
+        assert not [one for one in caplog.records if one.levelname == "ERROR"]
+
+        shell.store.enter(SessionState.CONNECTED)
+        await shell.look()
+
+        assert where(shell) is Storage.LOG
 
     async def test_of_another_making_counts_as_the_store(
         self, caplog: pytest.LogCaptureFixture
