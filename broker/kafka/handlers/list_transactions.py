@@ -14,6 +14,7 @@ from qbus.wire.messages.list_transactions import (
 )
 
 from ...authorization import Operation, transactional_id
+from ...regular_expression import RegularExpression
 from ...transaction import State
 from ..context import RequestContext
 
@@ -32,6 +33,8 @@ def handle(
     if unknown and not states:
         return ListTransactionsResponse(unknown_state_filters=unknown)
     try:
+        pattern = request.transactional_id_pattern
+        matches = RegularExpression(pattern).matches if pattern else None
         found = broker.transactions.listed(
             states, frozenset(request.producer_id_filters), request.duration_filter
         )
@@ -46,6 +49,7 @@ def handle(
                 transaction_state=one.state.label,
             )
             for one in found
+            if matches is None or matches(one.transactional_id)
             if context.allows(Operation.DESCRIBE, transactional_id(one.transactional_id))
         ],
     )

@@ -8,6 +8,7 @@ import pytest
 from tests.support.data_plane import DataPlane
 
 from .share_plane import SharePlane
+from .transaction_broker import TransactionBroker
 
 
 @pytest.fixture
@@ -25,3 +26,10 @@ async def share(plane: DataPlane) -> AsyncIterator[SharePlane]:
     share = SharePlane(plane)
     yield share
     await share.sessions.close()
+
+
+@pytest.fixture
+async def transactions(tmp_path: Path) -> AsyncIterator[TransactionBroker]:
+    """A whole broker, with a topic ``t`` of three partitions."""
+    async with TransactionBroker.running(tmp_path) as made:
+        yield made
