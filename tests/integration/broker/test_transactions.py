@@ -1,24 +1,172 @@
-"""A client that asks for transactions learns at once that there are none."""
+"""Transactions of a client that nobody here wrote, on a broker that is a process of its own."""
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
-import confluent_kafka
+import confluent_kafka as ck
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
-_PATIENCE_S = 20
+_PATIENCE_S = 30
 
 
-def test_librdkafka_is_refused_for_good(tmp_path: Path) -> None:
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path) as broker:
-        producer = confluent_kafka.Producer(
-            {"bootstrap.servers": broker.bootstrap, "transactional.id": "t"}
-        )
-        with pytest.raises(confluent_kafka.KafkaException) as refused:
-            producer.init_transactions(_PATIENCE_S)
-    error = refused.value.args[0]
-    assert error.fatal()
-    assert "this broker does not serve transactions" in error.str()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        for made in admin.create_topics([NewTopic("t", 2, 1)]).values():
+            made.result(_PATIENCE_S)
+        yield broker
+
+
+def producer(broker: BrokerProcess, name: str = "tx", timeout_ms: int = 60_000) -> ck.Producer:
+    made = ck.Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "transactional.id": name,
+            "transaction.timeout.ms": timeout_ms,
+        }
+    )
+    made.init_transactions(_PATIENCE_S)
+    return made
+
+
+def send(made: ck.Producer, *values: str) -> None:
+    """Write values to both partitions, and wait until the broker has them."""
+    made.begin_transaction()
+    for number, value in enumerate(values):
+        made.produce("t", value.encode(), partition=number % 2)
+    assert made.flush(_PATIENCE_S) == 0
+
+
+def committed(broker: BrokerProcess) -> list[str]:
+    """What readers of committed records find, up to the ends that they are told."""
+    return read(broker, "read_committed")
+
+
+def read(broker: BrokerProcess, isolation: str) -> list[str]:
+    consumer = ck.Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "readers",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([ck.TopicPartition("t", index, 0) for index in range(2)])
+    found: list[str] = []
+    ended: set[int] = set()
+    deadline = time.monotonic() + _PATIENCE_S
+    while len(ended) < 2:
+        assert time.monotonic() < deadline, "the ends are not reached"
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            found.append(message.value().decode())
+        elif error.code() == ck.KafkaError._PARTITION_EOF:
+            ended.add(message.partition())
+    consumer.close()
+    return sorted(found)
+
+
+def test_what_is_committed_is_read_and_what_is_aborted_is_not(broker: BrokerProcess) -> None:
+    writing = producer(broker)
+    send(writing, "a", "b")
+    writing.commit_transaction(_PATIENCE_S)
+    send(writing, "x", "y")
+    writing.abort_transaction(_PATIENCE_S)
+    send(writing, "c", "d")
+    writing.commit_transaction(_PATIENCE_S)
+    wait_until(lambda: committed(broker) == ["a", "b", "c", "d"], _PATIENCE_S)
+    assert read(broker, "read_uncommitted") == ["a", "b", "c", "d", "x", "y"]
+
+
+def test_a_commit_that_was_answered_survives_the_death_of_the_broker(
+    broker: BrokerProcess,
+) -> None:
+    writing = producer(broker)
+    for number in range(5):
+        send(writing, f"a{number}", f"b{number}")
+        writing.commit_transaction(_PATIENCE_S)
+        broker.kill()  # as likely as not before the markers are written
+        broker.start()
+    expected = sorted(f"{name}{number}" for number in range(5) for name in "ab")
+    wait_until(lambda: committed(broker) == expected, _PATIENCE_S)
+
+
+def test_an_open_transaction_survives_it_as_well(broker: BrokerProcess) -> None:
+    writing = producer(broker)
+    send(writing, "a", "b")
+    broker.kill()
+    broker.start()
+    assert committed(broker) == []
+    writing.produce("t", b"c", partition=0)
+    writing.commit_transaction(_PATIENCE_S)
+    wait_until(lambda: committed(broker) == ["a", "b", "c"], _PATIENCE_S)
+
+
+def test_one_whose_producer_is_gone_ends_with_its_time(broker: BrokerProcess) -> None:
+    send(producer(broker, "gone", timeout_ms=1_500), "x", "y")
+    writing = producer(broker)
+    send(writing, "a", "b")
+    writing.commit_transaction(_PATIENCE_S)
+    wait_until(lambda: committed(broker) == ["a", "b"], _PATIENCE_S)
+
+
+def test_a_producer_that_another_one_replaced_is_fenced(broker: BrokerProcess) -> None:
+    former = producer(broker)
+    send(former, "x", "y")
+    later = producer(broker)
+    send(later, "a", "b")
+    with pytest.raises(ck.KafkaException) as refused:
+        former.commit_transaction(_PATIENCE_S)
+    assert refused.value.args[0].fatal()
+    later.commit_transaction(_PATIENCE_S)
+    wait_until(lambda: committed(broker) == ["a", "b"], _PATIENCE_S)
+
+
+def test_interleaved_producers_never_hinder_each_other(broker: BrokerProcess) -> None:
+    producers = [producer(broker, f"tx-{number}") for number in range(4)]
+    for turn in range(5):
+        for number, one in enumerate(producers):
+            send(one, f"{number}-{turn}-a", f"{number}-{turn}-b")
+        for number, one in enumerate(producers):
+            if (number + turn) % 2:
+                one.commit_transaction(_PATIENCE_S)
+            else:
+                one.abort_transaction(_PATIENCE_S)
+    expected = sorted(
+        f"{number}-{turn}-{name}"
+        for number in range(4)
+        for turn in range(5)
+        for name in "ab"
+        if (number + turn) % 2
+    )
+    wait_until(lambda: committed(broker) == expected, _PATIENCE_S)
+
+
+def test_offsets_that_a_transaction_commits_count_when_it_does(broker: BrokerProcess) -> None:
+    writing = producer(broker)
+    consumer = ck.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "copiers"})
+    place = ck.TopicPartition("t", 0)
+    for offset, commit in ((5, False), (7, True), (9, False)):
+        writing.begin_transaction()
+        offsets = [ck.TopicPartition("t", 0, offset)]
+        metadata = consumer.consumer_group_metadata()
+        writing.send_offsets_to_transaction(offsets, metadata, _PATIENCE_S)
+        if commit:
+            writing.commit_transaction(_PATIENCE_S)
+        else:
+            writing.abort_transaction(_PATIENCE_S)
+        (found,) = consumer.committed([place], _PATIENCE_S)
+        assert found.offset == (-1001 if offset == 5 else 7)
+    consumer.close()

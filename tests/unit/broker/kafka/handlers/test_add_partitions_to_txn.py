@@ -20,7 +20,7 @@ OF_BROKERS = [version for version in versions("ADD_PARTITIONS_TO_TXN") if versio
 
 
 def asked(producer: tuple[int, int], *indexes: int, **changes: Any) -> Any:
-    fields = {
+    fields: dict[str, Any] = {
         "transactional_id": TX,
         "producer_id": producer[0],
         "producer_epoch": producer[1],

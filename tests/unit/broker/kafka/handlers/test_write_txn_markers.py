@@ -217,9 +217,7 @@ class TestMarkers:
 
     async def test_listeners_hear_of_it(self, plane: DataPlane, orders: Partition) -> None:
         heard: list[tuple[int, int, bool]] = []
-        plane.replicas.events.transaction_ended.append(
-            lambda partition, *what: heard.append(what)
-        )
+        plane.replicas.events.transaction_ended.append(lambda partition, *what: heard.append(what))
         await end(plane, marker(committed=False), marker(producer_id=8, epoch=2))
         assert heard == [(7, 0, False), (8, 2, True)]
         assert orders.log.log_end_offset == 2

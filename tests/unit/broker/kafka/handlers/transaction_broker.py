@@ -70,7 +70,10 @@ class TransactionBroker:
 
     async def init(self, version: int = 5, **changes: Any) -> tuple[int, int]:
         """A producer begins."""
-        fields = {"transactional_id": TX, "transaction_timeout_ms": 60_000} | changes
+        fields: dict[str, Any] = {
+            "transactional_id": TX,
+            "transaction_timeout_ms": 60_000,
+        } | changes
         request = InitProducerIdRequest(**fields)
         response = await self.ask(ApiKey.INIT_PRODUCER_ID, version, request)
         assert response.error_code == 0
