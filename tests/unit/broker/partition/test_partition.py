@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qbus.broker.log import LogConfig, LogManager
+from qbus.broker.log import LogConfig, LogManager, Provenance
 from qbus.broker.metadata.image import PartitionInfo
 from qbus.broker.partition.flusher import FlushThreads
 from qbus.broker.partition.partition import (
@@ -22,7 +22,7 @@ from qbus.broker.partition.partition import (
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
 from qbus.records.control import ControlType, control_batch, encode_int64
-from tests.support.logs import NOW_MS, ControlledFiles, DiskControl, batch
+from tests.support.logs import NOW_MS, ControlledFiles, DiskControl, batch, transactional
 from tests.support.waiting import eventually
 
 LEADER = 1
@@ -491,3 +491,132 @@ class TestRole:
         partition.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
         roles.append(partition.role)
         assert roles == [Role.NONE, Role.LEADER, Role.FOLLOWER, Role.NONE]
+
+
+class TestTransactions:
+    """What is stable, what ends it, and who hears of it."""
+
+    @staticmethod
+    def send(partition: Partition, producer_id: int = 7, sequence: int = 0) -> None:
+        asked = partition.begin_verification(producer_id, 0, sequence)
+        made = transactional(b"v", producer_id=producer_id, sequence=sequence)
+        partition.append(made, ACKS_ALL, asked)
+
+    async def test_the_last_stable_offset_follows_the_high_watermark(self, bench: Bench) -> None:
+        partition = bench.lead(2, durable=False)
+        partition.append(batch(b"a"), 1)
+        assert (partition.last_stable_offset, partition.committed_end) == (0, 0)
+        partition.fetched(2, -1, 1, 1.0)
+        assert (partition.last_stable_offset, partition.committed_end) == (1, 1)
+        self.send(partition)
+        partition.fetched(2, -1, 2, 1.0)
+        assert (partition.high_watermark, partition.last_stable_offset) == (2, 1)
+        partition.end_transaction(7, 0, 0, committed=True)
+        assert partition.last_stable_offset == 1
+        partition.fetched(2, -1, 3, 1.0)
+        assert (partition.last_stable_offset, partition.committed_end) == (3, 3)
+
+    async def test_readers_of_committed_records_hear_when_a_transaction_ended(
+        self, bench: Bench
+    ) -> None:
+        partition = bench.lead(durable=False)
+        reader, committed = Visible(), Visible()
+        partition.watchers[reader] = None
+        partition.committed_watchers[committed] = None
+        partition.append(batch(b"a"), 1)
+        assert len(reader.sizes) == len(committed.sizes) == 1
+        self.send(partition)
+        partition.append(batch(b"behind"), 1)
+        assert (len(reader.sizes), len(committed.sizes)) == (3, 1)
+        partition.end_transaction(7, 0, 0, committed=False)
+        assert len(committed.sizes) == 2
+        assert sum(committed.sizes) == sum(reader.sizes) == partition.log.size
+
+    async def test_they_hear_of_everything_that_ends_their_wait(self, bench: Bench) -> None:
+        partition = bench.lead(durable=False)
+        committed = Visible()
+        partition.committed_watchers[committed] = None
+        partition.follow(2, 1)
+        assert committed.sizes == [0]
+
+    async def test_hidden_batches_are_not_before_what_is_stable(self, bench: Bench) -> None:
+        partition = bench.lead(durable=False)
+        partition.append(batch(b"a"), 1)
+        partition.append_own(control_batch([(ControlType.BOUND, encode_int64(0))], NOW_MS), 0)
+        self.send(partition)
+        assert (partition.last_stable_offset, partition.committed_end) == (2, 1)
+        partition.end_transaction(7, 0, 0, committed=True)
+        assert (partition.last_stable_offset, partition.committed_end) == (4, 4)
+
+    async def test_deleted_records_are_stable(self, bench: Bench) -> None:
+        partition = bench.lead(durable=False)
+        self.send(partition)
+        partition.append(batch(b"a"), 1)
+        partition.delete_records_before(2)
+        assert partition.last_stable_offset == partition.committed_end == 2
+
+    async def test_a_marker_is_no_message_and_is_told(self, bench: Bench) -> None:
+        told: list[tuple[int, int, bool]] = []
+
+        class Listener(PartitionListener):
+            def transaction_ended(
+                self, partition: Partition, producer_id: int, epoch: int, committed: bool
+            ) -> None:
+                told.append((producer_id, epoch, committed))
+
+        bench.events.subscribe(Listener())
+        partition = bench.lead(durable=False)
+        self.send(partition)
+        info = partition.end_transaction(7, 0, 3, committed=True)
+        assert (info.first_offset, info.last_offset) == (1, 1)
+        assert (partition.messages_in, told) == (1, [(7, 0, True)])
+
+    async def test_only_the_leader_with_enough_replicas_ends_transactions(
+        self, bench: Bench
+    ) -> None:
+        with pytest.raises(ApiError) as refused:
+            bench.partition.end_transaction(7, 0, 0, committed=True)
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        partition = bench.lead(durable=False)
+        bench.session.is_suspended = True
+        with pytest.raises(ApiError) as refused:
+            partition.end_transaction(7, 0, 0, committed=True)
+        assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert partition.log.log_end_offset == 0
+
+    async def test_what_other_code_appends_is_checked_on_demand(self, bench: Bench) -> None:
+        partition = bench.lead(durable=False)
+        with pytest.raises(ApiError) as refused:
+            partition.check_transaction(7, 0, None)
+        assert refused.value.code is ErrorCode.INVALID_TXN_STATE
+        asked = partition.begin_verification(7, 1, 0)
+        partition.check_transaction(7, 1, asked)
+        partition.append_own(bytearray(transactional(b"v", epoch=1)), 1)
+        partition.check_transaction(7, 1, None)
+        with pytest.raises(ApiError) as refused:
+            partition.check_transaction(7, 0, None)
+        assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+    async def test_a_mirror_leaves_it_to_its_source(self, bench: Bench) -> None:
+        partition = bench.lead(durable=False)
+        self.send(partition)
+        bench.log.update_config(LogConfig(qbus_mirror_source="a"))
+        bench.lead(durable=False)
+        with pytest.raises(ApiError) as refused:
+            partition.end_transaction(7, 0, 0, committed=True)
+        assert refused.value.code is ErrorCode.POLICY_VIOLATION
+        assert partition.last_stable_offset == 0
+
+    async def test_one_that_is_a_mirror_no_more_ends_what_its_source_left_open(
+        self, bench: Bench
+    ) -> None:
+        bench.log.update_config(LogConfig(qbus_mirror_source="a"))
+        partition = bench.lead(durable=False)
+        batches = bytearray(transactional(b"open"))
+        partition.append_mirrored(memoryview(batches), Provenance("a", "", 0, 0))
+        assert partition.last_stable_offset == 0
+        bench.log.update_config(LogConfig(qbus_mirror_former_source="a"))
+        bench.lead(durable=False)
+        assert partition.last_stable_offset == partition.log.log_end_offset == 2
+        (aborted,) = partition.log.aborted_between(0, 2)
+        assert (aborted.producer_id, aborted.first_offset) == (7, 0)
