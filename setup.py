@@ -181,6 +181,7 @@ setup(
         *(
             Extension(name, [source], extra_compile_args=["-g0"], optional=True)
             for name, source in (
+                ("qbus.records._compact", str(RECORDS / "_compact.pyx")),
                 ("qbus.records._header", str(RECORDS / "_header.pyx")),
                 ("qbus.wire._lean", "qbus/wire/_lean.pyx"),
             )

@@ -9,6 +9,7 @@ from qbus.config import BrokerConfig
 from qbus.metadata import MetadataStore
 from qbus.metadata.znodes import BrokerNode
 
+from .compaction.cleaner import LogCleaner
 from .controller import Controller, announce_stop
 from .delay import DelayService
 from .group import GroupCoordinator
@@ -49,6 +50,7 @@ class Broker:
     groups: GroupCoordinator
     logs: LogManager
     replicas: ReplicaManager[ReplicaSessions]
+    cleaner: LogCleaner
     delays: DelayService
     queues: QueueService
     shares: ShareCoordinator

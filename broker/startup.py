@@ -19,6 +19,8 @@ from qbus.wire import ApiKey
 
 from .boot import current_boot, identity, lost_memory, remember_boot
 from .broker import Broker
+from .compaction.cleaner import LogCleaner
+from .compaction.metrics import register_metrics as register_compaction_metrics
 from .consumer_group import ConsumerGroups
 from .controller import (
     Controller,
@@ -136,6 +138,7 @@ async def running_broker(
         replicas = ReplicaManager(
             config, logs, metadata, clock, metrics, store, fetchers, ReplicaSessions
         )
+        cleaner = _cleaner(config, clock, logs, replicas)
         stopping_replicas.push_async_callback(replicas.stop)
         delays, queues = _hidden_records(config, clock, metadata, replicas, stopping_replicas)
         log_parts = LogParts(clock, metadata, controller, replicas.tasks)
@@ -166,6 +169,7 @@ async def running_broker(
             groups=groups,
             logs=logs,
             replicas=replicas,
+            cleaner=cleaner,
             delays=delays,
             queues=queues,
             shares=shares,
@@ -179,6 +183,18 @@ async def running_broker(
         )
         _complete(broker, transactions.peers, detector, jobs, stopping_replicas)
         yield broker
+
+
+def _cleaner(
+    config: BrokerConfig,
+    clock: Clock,
+    logs: LogManager,
+    replicas: ReplicaManager[ReplicaSessions],
+) -> LogCleaner:
+    """Have compaction follow the partitions, which are not opened yet."""
+    cleaner = LogCleaner(logs, config, clock)
+    replicas.events.subscribe(cleaner)
+    return cleaner
 
 
 def _hidden_records(
@@ -253,8 +269,10 @@ def _complete(
     jobs: Address | None,
     stopping: AsyncExitStack,
 ) -> None:
-    """Add what stands on all the rest: transactions, metrics, and the queues of jobs."""
+    """Add what stands on all the rest: compaction, transactions, metrics, queues of jobs."""
     peers.serve(broker)
+    stopping.push_async_callback(asyncio.to_thread, broker.cleaner.stop)
+    broker.cleaner.start()
     _register_metrics(broker, detector)
 
     async def look_after_storage() -> None:
@@ -466,6 +484,7 @@ def _register_metrics(broker: Broker, detector: FailureDetector) -> None:
     _register_group_metrics(metrics, broker.groups, broker.replicas)
     _register_cluster_metrics(metrics, store, broker.metadata, broker.controller, detector)
     tasks = broker.replicas.tasks
+    register_compaction_metrics(metrics, broker.cleaner)
     _register_record_metrics(metrics, broker.delays, broker.queues, tasks, broker.clock)
     _register_share_metrics(metrics, broker.shares, broker.share_sessions)
     register_transaction_metrics(metrics, broker.transactions)

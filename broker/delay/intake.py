@@ -33,23 +33,13 @@ from qbus.records.decode import records_of
 from qbus.records.header import hide_delayed, set_transactional
 from qbus.records.plain import may_have_header
 
-from ..log import Log, LogConfig, StoredPart
+from ..log import Log, LogConfig, RecordsRefusedError, StoredPart
 from .fold import DelayFold, hash_of
 from .held import HeldRecord, HeldRecords
 from .schedule import MAX_OFFSET
 
 _NAMED: Final = b"qbus-"  # which every header that matters begins with
-_MAX_ERRORS: Final = 10  # that are told of one batch
 _MAX_SEQUENCE: Final = 2**31 - 1
-
-
-class RecordsRefusedError(ApiError):
-    """A batch is refused for some of its records: their numbers in the batch, and why."""
-
-    def __init__(self, errors: Sequence[tuple[int, str]]) -> None:
-        number, why = errors[0]
-        super().__init__(ErrorCode.INVALID_RECORD, f"record {number} of the batch: {why}")
-        self.errors = list(errors[:_MAX_ERRORS])
 
 
 class StoredMeanwhileError(Exception):

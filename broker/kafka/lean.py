@@ -76,13 +76,16 @@ def produce(broker: "Broker", frame: memoryview) -> Parts | Delayed[Parts] | Non
 def _takes_as_is(broker: "Broker", partition: Partition, batch: memoryview) -> bool:
     """Whether the log gets the batch as it came: not compressed anew, nothing of it held back.
 
-    One of a transaction needs a transactional id, which no plain request has.
+    One of a transaction needs a transactional id, which no plain request has. Nor are the keys of
+    records looked at, as in compacted topics.
     """
     if len(batch) > _ATTRIBUTES_AT and batch[_ATTRIBUTES_AT] & _TRANSACTIONAL:
         return False
     config = partition.log.config
-    return config.compression_type == PRODUCER and not (
-        config.qbus_delay_enable and broker.delays.may_hold(batch)
+    return (
+        config.compression_type == PRODUCER
+        and not config.compacts
+        and not (config.qbus_delay_enable and broker.delays.may_hold(batch))
     )
 
 

@@ -1,6 +1,6 @@
 """Partitions' logs on disk: segments, indexes, recovery, retention. Files only, no sockets."""
 
-from .appender import AppendInfo
+from .appender import AppendInfo, RecordsRefusedError
 from .config import LogConfig
 from .controls import Fold
 from .data_directory import DataDirectory
@@ -35,6 +35,7 @@ __all__ = [
     "Producer",
     "ProducerState",
     "Provenance",
+    "RecordsRefusedError",
     "StoredPart",
     "TimestampOffset",
     "TopicPartition",

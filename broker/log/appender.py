@@ -42,6 +42,7 @@ _MAGIC_AT: Final = 16
 _OLD_MAGICS: Final = (0, 1)
 _CODEC_BITS: Final = 0x07
 _ZSTD: Final = 4
+_MAX_ERRORS: Final = 10  # that are told of one batch
 
 
 def check_batch(batch: bytearray | memoryview, config: LogConfig, now_ms: int) -> BatchHeader:
@@ -246,6 +247,15 @@ def begin_at(state: LogState, flusher: LogFlusher, offset: int) -> LogSegment:
     state.segments = [new]
     state.log_start_offset = offset
     return new
+
+
+class RecordsRefusedError(ApiError):
+    """A batch is refused for some of its records: their numbers in the batch, and why."""
+
+    def __init__(self, errors: Sequence[tuple[int, str]]) -> None:
+        number, why = errors[0]
+        super().__init__(ErrorCode.INVALID_RECORD, f"record {number} of the batch: {why}")
+        self.errors = list(errors[:_MAX_ERRORS])
 
 
 class AppendInfo(NamedTuple):

@@ -11,6 +11,8 @@
 ``checkpoint``                segment (one in each data directory)
 ``replication-offset-``       likewise: the high watermarks, below which records are
 ``checkpoint``                acknowledged (one in each data directory)
+``cleaner-offset-``           likewise: the first offsets that were not compacted yet (one in
+``checkpoint``                each data directory)
 ============================ ============================================================
 """
 
@@ -31,6 +33,7 @@ PARTITION_METADATA = "partition.metadata"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 
 _VERSION = 0
 _ID_BYTES = 16
@@ -159,7 +162,7 @@ def _text(data: bytes) -> str:
 
 _logger = logging.getLogger(__name__)
 
-_NAMES = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
+_NAMES = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 
 Offsets = dict[TopicPartition, int]
 
@@ -168,7 +171,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class DirectoryCheckpoints:
-    """Recovery points, log starts and high watermarks, each by partition.
+    """Recovery points, log starts, high watermarks and cleaner offsets, each by partition.
 
     ``lock`` is held from looking at the logs to writing down what they said, so that nobody
     overwrites what is newer. All but :meth:`get` waits for the disk.
@@ -197,6 +200,10 @@ class DirectoryCheckpoints:
     def get(self, name: str, partition: TopicPartition) -> int:
         """The offset of a partition in a checkpoint, 0 when there is none."""
         return self._known[name].get(partition, 0)
+
+    def has(self, name: str, partition: TopicPartition) -> bool:
+        """Whether a checkpoint has an offset of a partition."""
+        return partition in self._known[name]
 
     def of(self, name: str, partitions: Iterable[TopicPartition]) -> Offsets:
         """What a checkpoint holds of ``partitions``."""

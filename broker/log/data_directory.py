@@ -6,12 +6,14 @@ import threading
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ConfigError, ErrorCode
 
 from .checkpoints import (
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     PARTITION_METADATA,
@@ -229,6 +231,8 @@ class DataDirectory:
         recovery_point = self._checkpoints.get(RECOVERY_POINTS, partition)
         log_start_offset = self._checkpoints.get(LOG_STARTS, partition)
         clean = self.was_clean
+        if self._checkpoints.has(CLEANER_OFFSETS, partition):  # whatever the settings say by now
+            config = replace(config, qbus_compacted=True)
         if closed is not None:
             recovery_point, log_start_offset = closed.recovery_point, closed.log_start_offset
             clean = recovery_point == closed.log_end_offset
@@ -419,6 +423,7 @@ class DataDirectory:
             point = log.truncation_point(offset)
             self._checkpoints.lower(RECOVERY_POINTS, partition, point)
             self._checkpoints.lower(LOG_STARTS, partition, point)
+            self._checkpoints.lower(CLEANER_OFFSETS, partition, point)
             return log.truncate_to(offset)
 
     def restart_log(self, partition: TopicPartition, offset: int) -> None:
@@ -433,10 +438,19 @@ class DataDirectory:
             log.drop_snapshots()
             least = min(offset, log.first_segment_offset)
             self._checkpoints.lower(RECOVERY_POINTS, partition, least)
+            self._checkpoints.lower(CLEANER_OFFSETS, partition, least)
             if log.is_usable and offset < log.log_end_offset:
                 log.truncate_to(log.first_segment_offset)
             self._checkpoints.set(LOG_STARTS, partition, offset)
             log.restart_at(offset)
+
+    def cleaned_before(self, partition: TopicPartition) -> int:
+        """The first offset of a log that was not compacted yet, as far as it was written down."""
+        return self._checkpoints.get(CLEANER_OFFSETS, partition)
+
+    def checkpoint_cleaned(self, partition: TopicPartition, offset: int) -> None:
+        """Write down that a log is compacted before ``offset``. Raises ApiError."""
+        self._checkpoints.set(CLEANER_OFFSETS, partition, offset)
 
     def checkpoint(self) -> None:
         """Write down how far each log is stable, and where it starts. Raises ApiError."""

@@ -50,7 +50,9 @@ class EntryFile:
         if state is None:
             files = self._cache.files
             size = files.size(self.path) if files.exists(self.path) else 0
-            state = self._state = size // self._width, b""
+            if self._state is None:  # it may have been detached meanwhile
+                self._state = size // self._width, b""
+            state = self._state
         return state
 
     def __len__(self) -> int:
@@ -157,6 +159,13 @@ class EntryFile:
         size = stored * self._width
         data = self._cache.get(self.path).read_at(0, size) if size else b""
         return list(self._entry.iter_unpack(data + pending))
+
+    def detach(self) -> None:
+        """Keep all entries in memory, and never touch the file any more. Raises OSError."""
+        stored, pending = self._load()
+        if stored:
+            data = self._cache.get(self.path).read_at(0, stored * self._width)
+            self._state = 0, data + pending
 
     def _open(self) -> File:
         return self._cache.files.open(self.path, write=True)

@@ -22,6 +22,7 @@ from .producers import ProducerState, StoredPart, Verification
 from .reader import LogReader, LogSlice, TimestampOffset, first_at_or_after, latest
 from .removal import RecordRemover
 from .repair import BatchRepair, Damage
+from .rewriting import LogRewriter
 from .state import LogState, SharedState
 from .transactions import AbortedTransaction
 from .verify import LogVerifier, Scrubber
@@ -60,6 +61,8 @@ class Log:
         self._flusher = flusher
         self._remover = RecordRemover(state, flusher)
         self._repair = BatchRepair(state)
+        self.rewriter = LogRewriter(state, flusher)
+        """What compaction works with: its segments, and new ones in their place."""
         verifier = LogVerifier(state)
         self._reader = LogReader(state, verifier)
         self._scrubber = Scrubber(state, verifier)

@@ -274,6 +274,23 @@ class LogManager:
         for directory in self.directories:
             _try(directory, partial(directory.checkpoint_high_watermarks, offsets))
 
+    # Compaction
+
+    def cleaned_before(self, topic: str, partition: int) -> int:
+        """The first offset of a log that was not compacted yet. Raises ApiError."""
+        directory = self._directory_of(topic, partition)
+        return directory.cleaned_before(TopicPartition(topic, partition))
+
+    def checkpoint_cleaned(self, topic: str, partition: int, offset: int) -> None:
+        """Write down that a log is compacted before ``offset``. Raises ApiError."""
+        directory = self._directory_of(topic, partition)
+        directory.checkpoint_cleaned(TopicPartition(topic, partition), offset)
+
+    def is_moving(self, topic: str, partition: int) -> bool:
+        """Whether a log is being moved to another directory of the broker."""
+        key = TopicPartition(topic, partition)
+        return any(key in directory.moves for directory in self.directories)
+
     def checkpoint(self) -> None:
         """Write down recovery points and log starts: a crash then costs reading what came later."""
         for directory in self.directories:

@@ -12,6 +12,8 @@ SNAPSHOT_SUFFIX: Final = ".snapshot"
 CONTROL_SNAPSHOT_SUFFIX: Final = ".control"
 DELETED_SUFFIX: Final = ".deleted"
 TEMPORARY_SUFFIX: Final = ".tmp"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
 DELETED_DIRECTORY_SUFFIX: Final = "-delete"
 FUTURE_DIRECTORY_SUFFIX: Final = "-future"
 

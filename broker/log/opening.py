@@ -18,6 +18,7 @@ from .files import PASSING, Files, read_file
 from .health import Corruption
 from .producers import ProducerState, SnapshotFiles, take_marker
 from .recovery import Recovery, find_end, find_segments, name_anew, remove_segments
+from .replacing import complete_replacements
 from .scan import BadBatch
 from .segment import LogSegment
 from .transactions import AbortedTransactions
@@ -131,6 +132,14 @@ class LogOpener:
         Raises OSError.
         """
         self._files.make_directory(self._directory)
+        damage: BadBatch | None = None
+        try:
+            if complete_replacements(
+                self._cache, self._directory, self._config.index_interval_bytes
+            ):
+                clean = False
+        except BadBatch as bad:
+            damage = bad
         segments = find_segments(
             self._cache, self._directory, self._now_ms, gaps=self._config.may_have_gaps
         )
@@ -144,6 +153,9 @@ class LogOpener:
             AbortedTransactions(self._cache, self._directory),
         )
         try:
+            if damage is not None:
+                opened.segments = segments or [self._new_segment(log_start_offset)]
+                raise damage
             trusted = recovery_point
             if clean and self._ends_well(segments):
                 trusted = MAX_OFFSET

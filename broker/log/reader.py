@@ -311,12 +311,13 @@ def latest(state: LogState) -> TimestampOffset | None:
 
 
 def _visible_maximum(segment: LogSegment) -> MaxTimestamp:
-    """The greatest timestamp among the batches that consumers are sent."""
-    if not len(segment.indexes.controls):
+    """The greatest timestamp among the batches with records that consumers are sent."""
+    if not (len(segment.indexes.controls) or segment.gaps):
         return segment.max_timestamp
     greatest = MaxTimestamp(-1, segment.base_offset)
     for _, header in segment.batches_from(segment.base_offset):
-        if header.max_timestamp > greatest.timestamp and not header.is_hidden:
+        is_seen = header.records_count and not header.is_hidden
+        if is_seen and header.max_timestamp > greatest.timestamp:
             greatest = MaxTimestamp(header.max_timestamp, header.last_offset)
     return greatest
 
@@ -366,7 +367,9 @@ class LogReader:
         try:
             return self._slice(segment, offset, max_bytes, limit, min_one_batch, wait)
         except CorruptBatch as bad:
-            self._rebuild_or_raise(segment, offset, bad, wait=wait)
+            if segment in state.segments:
+                self._rebuild_or_raise(segment, offset, bad, wait=wait)
+            segment = state.segment_of(offset)  # another one if that one was replaced just now
             return self._slice(segment, offset, max_bytes, limit, min_one_batch, wait)
         except BlockingIOError:
             raise
@@ -450,13 +453,16 @@ class LogReader:
 
     def _rebuild_indexes(self, segment: LogSegment) -> bool:
         state = self._state
-        active = segment is state.active
         try:
-            segment.rebuild_indexes(
-                state.config.index_interval_bytes,
-                full=not active,
-                lock=state.lock if active else nullcontext(),
-            )
+            with state.sync_lock:  # nobody replaces the segment meanwhile
+                if segment not in state.segments:
+                    return True
+                active = segment is state.active
+                segment.rebuild_indexes(
+                    state.config.index_interval_bytes,
+                    full=not active,
+                    lock=state.lock if active else nullcontext(),
+                )
         except BadBatch:
             return False
         except OSError as error:

@@ -21,10 +21,12 @@ from .file_cache import FileCache
 from .files import File
 from .health import Corruption
 from .names import (
+    CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIXES,
+    SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
     numbered,
     parse_numbered,
@@ -128,7 +130,7 @@ def _has_unwritten_sector(file: File, start: int, end: int) -> bool:
 
 _logger = logging.getLogger(__name__)
 
-_LEFTOVERS = (DELETED_SUFFIX, TEMPORARY_SUFFIX, ".swap", ".cleaned")
+_LEFTOVERS = (DELETED_SUFFIX, TEMPORARY_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
 _ANY_OFFSET = 2**63 - 1
 
 
@@ -142,7 +144,8 @@ def find_segments(cache: FileCache, directory: str, now_ms: int, *, gaps: bool) 
     bases = {number[0] for number in names.values() if number and number[1] == LOG_SUFFIX}
     for name, number in names.items():
         orphan = number and number[1] not in SNAPSHOT_SUFFIXES and number[0] not in bases
-        if orphan or name.endswith(_LEFTOVERS) or is_left_over(name, bases):
+        is_needed = name.endswith(LOG_SUFFIX + SWAP_SUFFIX)  # as long as it is damaged
+        if orphan or (name.endswith(_LEFTOVERS) and not is_needed) or is_left_over(name, bases):
             files.remove(f"{directory}/{name}")
     segments = []
     for base in sorted(bases):

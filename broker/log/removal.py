@@ -22,6 +22,7 @@ from .opening import load_producers
 from .producers import ProducerState
 from .reader import end_before
 from .recovery import remove_segments
+from .replacing import remove_replacements
 from .scan import BadBatch
 from .segment import LogSegment
 from .state import LogState
@@ -366,6 +367,7 @@ class RecordRemover:
         new = LogSegment(state.cache, state.directory, offset, size=0, created_ms=now_ms, gaps=gaps)
         new.create()
         new.file.sync()
+        remove_replacements(state.cache.files, state.directory)
         state.cache.files.sync_directory(state.directory)
         gone = [segment for segment in state.segments if segment.base_offset != offset]
         remove_segments(state.cache, gone)

@@ -193,6 +193,12 @@ class SegmentIndexes:
         self.offsets.entries.sync()
         self.controls.entries.sync()
 
+    def detach(self) -> None:
+        """Keep all entries in memory: the files get others. Raises OSError."""
+        self.times.entries.detach()
+        self.offsets.entries.detach()
+        self.controls.entries.detach()
+
     def remove(self) -> None:
         """Remove the files, if there are any; this object is of no use then. Raises OSError."""
         for path in self._paths():
@@ -316,6 +322,10 @@ class LogSegment:
                 return found == last
         return False
 
+    def know_timestamps(self, first: int, greatest: MaxTimestamp) -> None:
+        """Know the timestamp of the first batch, and the greatest, without reading."""
+        self._first_timestamp, self._max_timestamp = first, greatest
+
     def assume_max_timestamp(self, timestamp: int) -> None:
         """Take ``timestamp`` for the greatest, because the batches cannot be read."""
         self._max_timestamp = MaxTimestamp(timestamp, self.base_offset)
@@ -382,6 +392,14 @@ class LogSegment:
     def release(self) -> None:
         """The segment is full and stable: the file need not stay open."""
         self._file = None
+
+    def detach(self) -> None:
+        """Depend on the names of the files no more: another segment takes them.
+
+        Who holds this one goes on reading the old files. Raises OSError.
+        """
+        self._file = self._file or self._cache.get(self.path)
+        self.indexes.detach()
 
     def append(
         self, batch: Data, last_offset: int, timestamp: int, index_interval_bytes: int

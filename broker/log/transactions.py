@@ -24,7 +24,7 @@ import logging
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
 from .file_cache import FileCache
@@ -203,10 +203,33 @@ class AbortedTransactions:
 
     def encode(self, base_offset: int, end_offset: int) -> bytes:
         """What the ``.txnindex`` of a segment with these offsets holds."""
+        return encode_aborted(self._entries(*self._range(base_offset, end_offset)))
+
+    def select(self, base_offset: int, end_offset: int, lasts: Container[int]) -> bytes | None:
+        """The ``.txnindex`` of a segment with these offsets that keeps the markers at ``lasts``.
+
+        None: there are no entries, whichever it keeps.
+        """
+        begin, end = self._range(base_offset, end_offset)
+        entries = [entry for entry in self._entries(begin, end) if entry.last_offset in lasts]
+        return encode_aborted(entries) if end > begin else None
+
+    def keep(self, base_offset: int, end_offset: int, lasts: Container[int]) -> None:
+        """Forget those with markers in these offsets but at ``lasts``; their file is written."""
+        begin, end = self._range(base_offset, end_offset)
+        kept = [entry for entry in self._entries(begin, end) if entry.last_offset in lasts]
+        before, behind = _slice(self._columns, 0, begin), _slice(self._columns, end, len(self))
+        for column, field in zip(before, zip(*kept, strict=True), strict=False):
+            column.extend(field)
+        for column, rest in zip(before, behind, strict=True):
+            column.extend(rest)
+        self._columns = before
+        self._written -= end - begin - len(kept)
+
+    def _range(self, base_offset: int, end_offset: int) -> tuple[int, int]:
+        """Which entries have their markers in these offsets."""
         lasts = self._columns[2]
-        return encode_aborted(
-            self._entries(bisect_left(lasts, base_offset), bisect_left(lasts, end_offset))
-        )
+        return bisect_left(lasts, base_offset), bisect_left(lasts, end_offset)
 
     def _entries(self, begin: int, end: int) -> list[AbortedTransaction]:
         return [

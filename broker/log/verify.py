@@ -53,12 +53,12 @@ class LogVerifier:
 class Scrubber:
     """Checks all of one log again and again, a step at a time, oldest segment first."""
 
-    __slots__ = ("_base_offset", "_place", "_state", "_verifier")
+    __slots__ = ("_place", "_segment", "_state", "_verifier")
 
     def __init__(self, state: LogState, verifier: LogVerifier) -> None:
         self._state = state
         self._verifier = verifier
-        self._base_offset = -1
+        self._segment: LogSegment | None = None
         self._place = Place(0, 0)
 
     def step(self, max_bytes: int) -> bool:
@@ -69,8 +69,8 @@ class Scrubber:
         """
         self._state.check_usable()
         segment = self._state.segment_of(self._place.offset)
-        if segment.base_offset != self._base_offset:
-            self._base_offset = segment.base_offset
+        if segment is not self._segment:  # the next one, or what took the place of this one
+            self._segment = segment
             self._place = Place(segment.base_offset, 0)
         end = Place(*segment.end)
         if self._place.position < end.position:
@@ -78,7 +78,7 @@ class Scrubber:
         if self._place.position < end.position:
             return False
         done = segment is self._state.active
-        self._base_offset = -1
+        self._segment = None
         self._place = Place(0 if done else end.offset, 0)
         return done
 

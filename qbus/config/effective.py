@@ -52,3 +52,8 @@ def check_topic_config(own: Mapping[str, str | None]) -> None:
             f"min.compaction.lag.ms={shortest}: expected at most max.compaction.lag.ms, which is "
             f"{longest}"
         )
+    if values.get("qbus.delay.enable") and "compact" in values.get("cleanup.policy", ()):
+        raise ConfigError(
+            "qbus.delay.enable=true: expected a cleanup.policy without compact, which cannot hold "
+            "records back"
+        )

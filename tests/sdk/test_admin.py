@@ -24,7 +24,7 @@ from qbus.clients import (
 from qbus.errors import ApiError, ErrorCode
 from tests.sdk.reading import read
 from tests.sdk.sdk_clients import SdkClients
-from tests.sdk.servers import KafkaServer, Server
+from tests.sdk.servers import Server
 from tests.support.waiting import eventually, until
 
 
@@ -33,12 +33,6 @@ async def admin(bootstrap: str, sdk: SdkClients) -> AsyncIterator[Any]:
     """An admin client, of each kind in turn."""
     async with sdk.admin(bootstrap, request_timeout_ms=10_000) as connected:
         yield connected
-
-
-@pytest.fixture
-def is_kafka(server: Server) -> bool:
-    """Whether the broker is Apache Kafka, which has APIs that ours does not have yet."""
-    return isinstance(server, KafkaServer)
 
 
 async def code_of(call: object) -> ErrorCode:

@@ -12,6 +12,8 @@ In a topic with ``qbus.delay.enable`` a batch's records may be held back until t
 cancel and reschedule others: see :mod:`qbus.broker.delay`. Cancelling what was delivered is no
 error, but is told as one of its record.
 
+In a compacted topic a record without a key is refused with its batch, and named.
+
 The first batch of a transaction in a partition is appended once the transaction's coordinator was
 asked whether the partition belongs to it; from version 12 on it is added to it by that (KIP-890).
 
@@ -41,8 +43,9 @@ from qbus.wire.messages.produce import (
 
 from ...authorization import Operation, Resource, ResourceType
 from ...authorization import topic as topic_resource
-from ...delay.intake import OrdersStored, RecordsRefusedError, StoredMeanwhileError
-from ...log import AppendInfo, LogConfig, Provenance, Verification
+from ...compaction.keys import check_keys, needs_thread
+from ...delay.intake import OrdersStored, StoredMeanwhileError
+from ...log import AppendInfo, LogConfig, Provenance, RecordsRefusedError, Verification
 from ...log.recompression import PRODUCER, must_recompress, recompressed
 from ...partition.partition import ACKS_ALL, Partition
 from ...partition.purgatory import Delayed
@@ -235,6 +238,12 @@ class _Appends:
                 answer = PartitionProduceResponse(index=data.index)
                 self._recompress_first(partition, answer, records)
                 return answer
+            if config.compacts:
+                if needs_thread(records):
+                    answer = PartitionProduceResponse(index=data.index)
+                    self._check_keys_first(partition, answer, records)
+                    return answer
+                check_keys(records)
             if config.qbus_delay_enable or partition.log.has_hidden:
                 answer = PartitionProduceResponse(index=data.index)
                 appended = self._append_or_hold(partition, answer, records)
@@ -292,6 +301,9 @@ class _Appends:
         config = partition.log.config
         if config.compression_type != PRODUCER and must_recompress(batch, config):
             self._recompress_first(partition, answer, batch, verification)
+            return
+        if config.compacts:
+            self._check_keys_first(partition, answer, batch, verification)
             return
         appended = self._append_as_configured(partition, answer, batch, verification)
         if appended is not None:
@@ -383,9 +395,31 @@ class _Appends:
             _LateBatch(
                 partition,
                 answer,
-                lambda: recompressed(batch, config),
+                lambda: _recompressed(batch, config),
                 lambda made: self._append_as_configured(
                     partition, answer, memoryview(made), verification
+                ),
+            )
+        )
+
+    def _check_keys_first(
+        self,
+        partition: Partition,
+        answer: PartitionProduceResponse,
+        records: memoryview,
+        verification: Verification | None = None,
+    ) -> None:
+        """Keep a batch for a compacted topic until a thread has seen its keys."""
+        if partition.error:
+            raise ApiError(partition.error)
+        batch = bytearray(records)
+        self._keep(
+            _LateBatch(
+                partition,
+                answer,
+                lambda: check_keys(batch),
+                lambda _: self._append_as_configured(
+                    partition, answer, memoryview(batch), verification
                 ),
             )
         )
@@ -461,6 +495,12 @@ class _Appends:
         elif isinstance(error, RecordsRefusedError):
             answer.record_errors = _record_errors(error.errors)
         return answer
+
+
+def _recompressed(batch: bytes, config: LogConfig) -> bytearray:
+    if config.compacts:
+        check_keys(batch)
+    return recompressed(batch, config)
 
 
 def _refuse_zstd(records: memoryview) -> None:

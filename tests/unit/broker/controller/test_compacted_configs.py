@@ -1,4 +1,4 @@
-"""The key that remembers that a topic was compacted: set when compaction ends, and never removed."""
+"""The key that remembers that a topic was compacted: set when that ends, never removed."""
 
 import pytest
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from qbus.broker.delay import DelayFold
-from qbus.broker.delay.intake import RecordsRefusedError
+from qbus.broker.log import RecordsRefusedError
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import Compression, iter_batches
 from tests.support.waiting import eventually
