@@ -95,7 +95,7 @@ class _Cleaning:
         offsets = self._learn(dirt)
         end = offsets.latest + 1 if offsets.is_full else dirt.end_offset
         result = CleaningResult(end, keys=len(offsets))
-        first = self._segments[0].base_offset
+        first = self._segments[0].base_offset if self._segments else end
         transactions = Transactions(self._rewriter.aborted_between(first, end))
         newest = self._rewriter.newest_batches()
         for group in grouped(self._segments, end, self._config):
@@ -145,12 +145,14 @@ class _Cleaning:
 
     @contextmanager
     def _reporting(self, segment: LogSegment) -> Iterator[None]:
-        """Report a damaged batch of ``segment``, unless the log has changed since it began."""
+        """Report a damaged batch of ``segment``, unless the log has changed meanwhile."""
         try:
             yield
-        except (BadBatch, CorruptBatch) as error:
-            if self._rewriter.rewrites != self._rewrites:
+        except (BadBatch, CorruptBatch, OSError) as error:
+            if self._rewriter.rewrites != self._rewrites or not self._rewriter.has(segment):
                 raise CleaningAbandonedError(f"{segment.path} has changed") from error
+            if isinstance(error, OSError):
+                raise
             bad = error
             if not isinstance(bad, BadBatch):  # its sum is right, and its records are nonsense
                 bad = BadBatch(-1, segment.base_offset, str(error))

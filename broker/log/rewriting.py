@@ -49,7 +49,10 @@ class LogRewriter:
         """
         return SegmentReplacement(self._state, self._flusher, segments, rewrites)
 
+    def has(self, segment: LogSegment) -> bool:
+        """Whether ``segment`` is a part of the log, which is open."""
+        return self._state.refusal is None and segment in self._state.segments
+
     def report(self, segment: LogSegment, bad: BadBatch) -> None:
-        """Make known that a batch is damaged, unless the segment is gone or replaced by now."""
-        if segment in self._state.segments:
-            self._state.report(Corruption(segment.path, bad.position, bad.offset, bad.problem))
+        """Make known that a batch is damaged."""
+        self._state.report(Corruption(segment.path, bad.position, bad.offset, bad.problem))
