@@ -292,12 +292,12 @@ class _GroupWriter:
         sifter = self.sifter
         sifted = sifter.sift(payload, header)
         sifter.records += header.records_count
-        sifter.kept += sifted.count
-        if not sifted.count:
+        sifter.kept += sifted.kept
+        if not sifted.kept:
             self._keep_place(header)
         elif sifted.tombstones and horizon_of(header) is None:
             self._add_with_horizon(header, sifted)
-        elif sifted.count == header.records_count:
+        elif sifted.kept == header.records_count:
             self.add(batch, header)
         else:
             self._add_records(header, sifted, sifted.records)

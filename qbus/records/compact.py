@@ -55,13 +55,13 @@ class Point(NamedTuple):
 
 
 class Sifted(NamedTuple):
-    """What is left of a batch: its ``records``, how many, their greatest timestamp.
+    """What is left of a batch: its ``records``, how many are ``kept``, their greatest timestamp.
 
     ``tombstones``: how many of them have no value.
     """
 
     records: bytes
-    count: int
+    kept: int
     max_timestamp: int
     tombstones: int
 
@@ -219,15 +219,15 @@ class PortableSifter:
             except CorruptBatch:
                 break
             is_special = (sifted.tombstones and not header.attributes & HORIZON) or (
-                not sifted.count and header.producer_id >= 0 and header.last_offset in self._newest
+                not sifted.kept and header.producer_id >= 0 and header.last_offset in self._newest
             )
             if is_special:
                 break
             self.records += header.records_count
-            self.kept += sifted.count
-            if sifted.count == header.records_count:
+            self.kept += sifted.kept
+            if sifted.kept == header.records_count:
                 self.add(memoryview(data)[position : position + header.size], header)
-            elif sifted.count:
+            elif sifted.kept:
                 self.add(with_records(header, sifted), header)
             position += header.size
             offset = header.last_offset + 1
@@ -331,7 +331,7 @@ def with_records(header: BatchHeader, sifted: Sifted, records: Buffer | None = N
         batch,
         header._replace(
             batch_length=len(batch) - LENGTH_PREFIX,
-            records_count=sifted.count,
+            records_count=sifted.kept,
             max_timestamp=sifted.max_timestamp,
         ),
     )

@@ -230,7 +230,7 @@ class TestSifter:
         assert sifter.sift_run(batch, 0, 0) == (0, 0)
         assert not sifter.out
         left = sifter.sift(batch[HEADER_SIZE:], read_header(batch))
-        assert (left.count, left.tombstones, left.max_timestamp) == (2, 1, NOW + 2)
+        assert (left.kept, left.tombstones, left.max_timestamp) == (2, 1, NOW + 2)
 
     @pytest.mark.parametrize(("now_ms", "stays"), [(NOW - 1, True), (NOW, False), (NOW + 1, False)])
     def test_a_tombstone_stays_until_its_horizon(

@@ -8,15 +8,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qbus.broker.compaction.cleaning import Buffers, CleaningAbandonedError
-from qbus.broker.log import Log
 from qbus.broker.log.scan import BadBatch
 from qbus.errors import ApiError
-from qbus.records import Compression, iter_records, read_header
+from qbus.records import Compression, build_batch, iter_records, read_header
 from qbus.records.compact import HORIZON
-from qbus.records.control import ChangeKind, ControlType, control_batch
-from qbus.records.control import Change, Shared, encode_shared
+from qbus.records.control import (
+    Change,
+    ChangeKind,
+    ControlType,
+    Shared,
+    control_batch,
+    encode_shared,
+)
 
-from .keyed import BUFFERS, NOW, Item, KeyedLog, newest
+from .keyed import NOW, Item, KeyedLog, newest
 
 DAY_MS = 86_400_000
 
@@ -94,8 +99,6 @@ class TestRecords:
         keyed.check()
 
     def test_headers_and_timestamps_stay(self, keyed: KeyedLog) -> None:
-        from qbus.records import build_batch
-
         items = [(b"%d" % (n % 3), b"v", (("h", b"%d" % n),), NOW + n) for n in range(7)]
         keyed.log.append(build_batch(items), 0)
         keyed.roll()
@@ -196,7 +199,7 @@ class TestTombstones:
 
 class TestProducers:
     def test_the_newest_batch_of_one_keeps_its_place(self, keyed: KeyedLog) -> None:
-        producer = {"producer_id": 7, "producer_epoch": 1}
+        producer: Any = {"producer_id": 7, "producer_epoch": 1}
         keyed.put((b"a", b"1"), base_sequence=0, **producer)
         keyed.put((b"a", b"2"), base_sequence=1, **producer)
         keyed.put((b"a", b"3"))
@@ -214,7 +217,7 @@ class TestProducers:
         keyed.check()
 
     def test_until_it_writes_again(self, keyed: KeyedLog) -> None:
-        producer = {"producer_id": 7, "producer_epoch": 1}
+        producer: Any = {"producer_id": 7, "producer_epoch": 1}
         keyed.put((b"a", b"1"), base_sequence=0, **producer)
         keyed.put((b"a", b"2"))
         keyed.roll()
@@ -391,7 +394,7 @@ class Model:
         self.sequences = {7: 0, 8: 0}
 
     def put(self, items: list[Item], codec: Compression, producer: int | None) -> None:
-        fields = {}
+        fields: Any = {}
         if producer is not None:
             fields = {
                 "producer_id": producer,
