@@ -1,0 +1,191 @@
+"""Transactions in a compacted log: aborted records go, and markers after what they end."""
+
+from pathlib import Path
+
+import pytest
+
+from qbus.broker.log import Log
+from qbus.records import build_batch, iter_batches
+from qbus.records.compact import HORIZON
+from qbus.records.control import Marker
+
+from .keyed import NOW, KeyedLog
+
+TRANSACTIONAL = 0x10
+SECOND = 1000
+
+
+class TransactionalLog(KeyedLog):
+    """Transactions of several producers, by the markers of a coordinator."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, delete_retention_ms=SECOND)
+        self.sequences: dict[int, int] = {}
+
+    def send(self, producer: int, key: bytes, value: bytes | None) -> int:
+        """One record in the producer's transaction; its offset."""
+        sequence = self.sequences.get(producer, 0)
+        self.sequences[producer] = sequence + 1
+        batch = build_batch(
+            [(key, value, (), NOW)],
+            attributes=TRANSACTIONAL,
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+        verification = self.log.begin_verification(producer, 0, sequence, begins_with_zero=False)
+        return self.log.append(batch, 0, verification).first_offset
+
+    def end(self, producer: int, *, commit: bool) -> int:
+        """End the producer's transaction; its marker's offset."""
+        marker = Marker(commit, 0)
+        return self.log.end_transaction(producer, 0, marker, 0, is_new_epoch=False).first_offset
+
+    def markers(self) -> list[int]:
+        return [header.base_offset for header, _ in self.batches() if header.is_marker]
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> TransactionalLog:
+    directory = tmp_path / "topic-0"
+    directory.mkdir()
+    return TransactionalLog(directory)
+
+
+def aborted(log: Log) -> list[tuple[int, int, int]]:
+    return [entry[:3] for entry in log.aborted_between(0, log.log_end_offset)]
+
+
+def test_records_of_an_aborted_transaction_go_and_never_shadow_others(
+    keyed: TransactionalLog,
+) -> None:
+    keyed.put((b"a", b"committed"))
+    keyed.send(7, b"a", b"aborted")
+    keyed.send(7, b"b", b"aborted")
+    keyed.end(7, commit=False)
+    keyed.roll()
+    keyed.clean()
+    assert keyed.items() == [(0, b"a", b"committed")]
+    keyed.check()
+
+
+def test_committed_records_count_as_any_other(keyed: TransactionalLog) -> None:
+    keyed.put((b"a", b"old"))
+    keyed.send(7, b"a", b"new")
+    keyed.end(7, commit=True)
+    keyed.roll()
+    keyed.clean()
+    assert keyed.items() == [(1, b"a", b"new")]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_leaves_after_its_data(keyed: TransactionalLog, commit: bool) -> None:
+    keyed.send(7, b"a", b"1")
+    marker = keyed.end(7, commit=commit)
+    keyed.send(7, b"x", b"1")  # so that the first transaction's batch is not its newest
+    keyed.end(7, commit=True)
+    keyed.put((b"a", b"2"))
+    keyed.roll()
+    keyed.clean(now_ms=NOW)
+    assert keyed.items()[-1] == (4, b"a", b"2")
+    assert marker in keyed.markers(), "the data were there when this compaction began"
+    for now_ms, stays in ((NOW, True), (NOW + SECOND - 1, True), (NOW + SECOND, False)):
+        keyed.put((b"z", b"%d" % now_ms))
+        keyed.roll()
+        keyed.clean(now_ms=now_ms)
+        assert (marker in keyed.markers()) is stays
+        keyed.check()
+    keyed.reopen()
+    keyed.check()
+
+
+def test_the_first_compaction_without_data_gives_the_marker_its_horizon(
+    keyed: TransactionalLog,
+) -> None:
+    keyed.send(7, b"a", b"1")
+    keyed.end(7, commit=False)
+    keyed.send(7, b"x", b"1")
+    keyed.end(7, commit=True)
+    keyed.roll()
+    keyed.clean(now_ms=NOW)
+    (first, _) = [header for header, _ in keyed.batches() if header.is_marker]
+    assert not first.attributes & HORIZON
+    keyed.clean(now_ms=NOW + 5)
+    (first, _) = [header for header, _ in keyed.batches() if header.is_marker]
+    assert (first.attributes & HORIZON, first.base_timestamp) == (HORIZON, NOW + 5 + SECOND)
+
+
+def test_readers_are_told_of_an_aborted_transaction_as_long_as_its_batches_are_there(
+    keyed: TransactionalLog,
+) -> None:
+    keyed.send(7, b"a", b"1")
+    keyed.end(7, commit=False)
+    keyed.roll()
+    keyed.clean()  # leaves the batch, emptied, for it is the producer's newest
+    assert aborted(keyed.log) == [(7, 0, 1)]
+    for clean in (False, True):
+        keyed.reopen(clean=clean)
+        assert aborted(keyed.log) == [(7, 0, 1)]
+    keyed.send(7, b"x", b"1")
+    keyed.end(7, commit=True)
+    keyed.roll()
+    keyed.clean()
+    keyed.clean()
+    assert aborted(keyed.log) == []
+    for clean in (False, True):
+        keyed.reopen(clean=clean)
+        assert aborted(keyed.log) == []
+    keyed.check()
+
+
+def test_an_emptied_batch_opens_no_transaction(keyed: TransactionalLog) -> None:
+    keyed.send(7, b"a", b"1")
+    keyed.end(7, commit=True)
+    keyed.put((b"a", b"2"))
+    keyed.roll()
+    for now_ms in (NOW, NOW + SECOND, NOW + 5 * SECOND):
+        keyed.clean(now_ms=now_ms)
+        keyed.log.drop_snapshots()
+        keyed.reopen()
+        end = keyed.log.log_end_offset
+        assert keyed.log.first_unstable(end) == end
+
+
+def test_interleaved_transactions_are_told_apart(keyed: TransactionalLog) -> None:
+    keyed.send(7, b"a", b"aborted")
+    keyed.send(8, b"a", b"committed")
+    keyed.send(7, b"b", b"aborted")
+    keyed.send(8, b"c", b"committed")
+    keyed.end(7, commit=False)
+    keyed.end(8, commit=True)
+    keyed.roll()
+    keyed.clean()
+    assert [item[0] for item in keyed.items()] == [1, 3]
+    assert aborted(keyed.log) == [(7, 0, 4)]
+
+
+def test_a_transaction_may_end_in_a_later_segment(keyed: TransactionalLog) -> None:
+    keyed.put((b"a", b"1"))
+    keyed.send(7, b"a", b"aborted")
+    keyed.roll()
+    keyed.put((b"b", b"1"))
+    keyed.end(7, commit=False)
+    keyed.roll()
+    keyed.clean(limit=2)
+    assert [item[0] for item in keyed.items()] == [0, 2]
+    keyed.clean()
+    assert [item[0] for item in keyed.items()] == [0, 2]
+    keyed.check()
+
+
+def test_every_offset_is_still_covered(keyed: TransactionalLog) -> None:
+    for number in range(30):
+        keyed.send(7, b"%d" % (number % 3), b"v" * 200)
+        if number % 3 == 2:
+            keyed.end(7, commit=number % 2 == 0)
+    keyed.roll()
+    for now_ms in (NOW, NOW + SECOND, NOW + 9 * SECOND, NOW + 99 * SECOND):
+        keyed.clean(now_ms=now_ms)
+        keyed.check()
+    data = b"".join(bytes(batch) for _, batch in keyed.batches())
+    assert sum(1 for _ in iter_batches(data)) < 12
