@@ -161,11 +161,11 @@ class Producer:
         Leaving it commits what was sent in it, by any thread, and the offsets of
         :meth:`send_offsets`; an exception aborts them. Raises as :meth:`commit_transaction`.
         """
-        return Transaction(self._client._transactional, self._thread)
+        return Transaction(self._client.transactions, self._thread)
 
     def send_offsets(self, offsets: Any, group: GroupMetadata | str | None = None) -> None:
         whole, of_group = consumed(offsets, group)
-        self._thread.run(self._client._transactional.send_offsets(whole, of_group))
+        self._thread.run(self._client.transactions.send_offsets(whole, of_group))
 
     send_offsets.__doc__ = _Producer.send_offsets.__doc__
 

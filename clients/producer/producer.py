@@ -336,7 +336,7 @@ class Producer:
         Leaving it commits what was sent in it, and the offsets of :meth:`send_offsets`; an
         exception aborts them. Raises as :meth:`commit_transaction`.
         """
-        return Transaction(self._transactional)
+        return Transaction(self.transactions)
 
     async def init_transactions(self) -> None:
         """Fence earlier producers with the same ``transactional_id``; abort what they left open.
@@ -344,12 +344,12 @@ class Producer:
         The first transaction does so, too; call this to have it done before reading anything.
         """
         self._start()
-        await self._transactional.initialize()
+        await self.transactions.initialize()
 
     async def begin_transaction(self) -> None:
         """Open a transaction; :meth:`commit_transaction` or :meth:`abort_transaction` ends it."""
         self._start()
-        await self._transactional.begin()
+        await self.transactions.begin()
 
     async def commit_transaction(self) -> None:
         """Deliver everything that was sent in the open transaction, and commit it.
@@ -360,7 +360,7 @@ class Producer:
         :class:`~qbus.clients.RequestTimedOut` when its coordinator did not tell within
         ``delivery_timeout_ms`` what became of it: call this again to find out.
         """
-        await self._transactional.commit()
+        await self.transactions.commit()
 
     async def abort_transaction(self) -> None:
         """Abort the open transaction: consumers that read committed records see none of it.
@@ -368,7 +368,7 @@ class Producer:
         Raises as :meth:`commit_transaction`; one that is not known to be aborted is aborted before
         the next one begins.
         """
-        await self._transactional.abort()
+        await self.transactions.abort()
 
     async def send_offsets(self, offsets: Any, group: GroupMetadata | str | None = None) -> None:
         """Commit the offsets of a group when the open transaction is committed (KIP-447).
@@ -381,10 +381,14 @@ class Producer:
         :class:`~qbus.clients.TransactionAborted` when the group refuses, as after a rebalance.
         """
         whole, of_group = consumed(offsets, group)
-        await self._transactional.send_offsets(whole, of_group)
+        await self.transactions.send_offsets(whole, of_group)
 
     @property
-    def _transactional(self) -> Transactions:
+    def transactions(self) -> Transactions:
+        """The transactions of this producer, for what hands them over.
+
+        Raises :class:`~qbus.errors.ConfigError` without a ``transactional_id``.
+        """
         if self._transactions is None:
             raise ConfigError("transactions need a producer with a transactional_id")
         return self._transactions

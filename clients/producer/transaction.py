@@ -38,6 +38,7 @@ class Phase(Enum):
     FAILED = "a transaction is open that can only be aborted"
     COMMITTING = "a transaction is being committed"
     ABORTING = "a transaction is being aborted"
+    HANDED_OVER = "the transaction was handed over, to be ended by others"
     BROKEN = "nothing more can be done"
 
 

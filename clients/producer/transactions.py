@@ -35,6 +35,7 @@ from ..net.pool import ConnectionGroup
 from ..net.retry import retrying
 from ..net.routing import COORDINATOR_MOVED
 from ..net.trouble import USUAL_S
+from ..prepared import LAST_END_OF_V1, PreparedTransaction
 from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition, by_topic, committable
 from .accumulator import Accumulator
 from .batch import ProducerIdentity
@@ -50,7 +51,6 @@ _FEATURE: Final = "transaction.version"
 _V2: Final = 2
 _LAST_COMMIT_OF_V1: Final = 4
 """From version 5 on, TxnOffsetCommit adds the group to the transaction by itself."""
-_LAST_END_OF_V1: Final = 4
 _FIRST_RETRY_S: Final = 0.02
 """The markers of the transaction before are mostly written by then."""
 _PARTING_S: Final = 5.0
@@ -122,6 +122,8 @@ class Transactions:
                 )
             if phase in {Phase.OPEN, Phase.FAILED}:
                 raise QbusError("a transaction is open already")
+            if phase is Phase.HANDED_OVER:
+                raise QbusError(f"no transaction can be begun: {phase.value}")
             if phase is Phase.ABORTING:
                 await self._end(committed=False)
             if phase is Phase.NEW:
@@ -148,6 +150,28 @@ class Transactions:
                 await self._abort_failed()
             elif state.phase is not Phase.READY:
                 raise self._nothing_open()
+
+    async def hand_over(self) -> PreparedTransaction | None:
+        """Deliver everything, and leave the end to others: see :mod:`qbus.clients.prepared`.
+
+        The producer can only be closed then. None: there is nothing to end. Raises
+        TransactionAborted, when it is aborted, and TransactionFailed.
+        """
+        async with self._turn:
+            self._check_usable()
+            state = self._state
+            if state.phase is Phase.OPEN:
+                self._accumulator.refuse(_ending)
+                await self._flush()
+            if state.phase is Phase.FAILED:
+                await self._abort_failed()
+            if state.phase is not Phase.OPEN:
+                raise self._nothing_open()
+            state.phase = Phase.HANDED_OVER
+            if not state.is_started:
+                return None
+            producer_id, epoch, _ = self._identity
+            return PreparedTransaction(self._id, producer_id, epoch, state.is_v2)
 
     async def abort(self) -> None:
         """Give up what is not delivered, and see that nothing of the transaction is read.
@@ -325,7 +349,7 @@ class Transactions:
             raise self._break(error) from error
         self._state.is_v2 = (
             connection.feature(_FEATURE) >= _V2
-            and connection.version(ApiKey.END_TXN) > _LAST_END_OF_V1
+            and connection.version(ApiKey.END_TXN) > LAST_END_OF_V1
         )
         self._use(response.producer_id, response.producer_epoch)
         if self._state.phase is Phase.NEW:
@@ -342,7 +366,7 @@ class Transactions:
                 producer_epoch=epoch,
                 committed=committed,
             )
-            newest = None if state.is_v2 else _LAST_END_OF_V1
+            newest = None if state.is_v2 else LAST_END_OF_V1
             try:
                 response: EndTxnResponse = await self._ask(ApiKey.END_TXN, request, newest=newest)
             except ApiError as error:

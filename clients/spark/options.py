@@ -33,7 +33,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "kafka.interceptor.classes": "interceptors are not supported",
     "kafka.group.instance.id": "the source does not join a group",
     "kafka.enable.idempotence": "writing is always idempotent",
-    "kafka.transactional.id": "each micro-batch is written exactly once without transactions",
+    "kafka.transactional.id": "writing is exactly once; qbus.transactions=true uses transactions",
     "fetchoffset.numretries": "requests are retried until kafka.request.timeout.ms has passed",
     "fetchoffset.retryintervalms": "pauses between retries grow automatically",
 }

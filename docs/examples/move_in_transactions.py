@@ -1,4 +1,4 @@
-"""Process each record of a topic once into another: ``move_in_transactions.py BOOTSTRAP FROM TO ID``.
+"""Move a topic, in capitals, each record once: ``move_in_transactions.py BOOTSTRAP FROM TO ID``.
 
 What was read is committed together with what was written, or neither is. It may be killed at any
 time and started again, several times at once with other ids; it ends when nothing has come for a

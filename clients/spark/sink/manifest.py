@@ -16,10 +16,13 @@ from qbus.errors import QbusError
 from qbus.records import ConsumerRecord
 from qbus.records.header import MAX_SEQUENCE
 
+from ...prepared import PreparedTransaction
 from ...types import TopicPartition
 
 NO_BATCH = -1
 _VERSION = 1
+_WITH_TRANSACTIONS = 2
+"""The version of a manifest that earlier sinks cannot carry out."""
 
 Sequences = Mapping[TopicPartition, int]
 
@@ -44,6 +47,10 @@ class ProducerIdentity(NamedTuple):
 
     id: int
     epoch: int
+
+
+NOBODY = ProducerIdentity(-1, -1)
+"""The identity of a query that has only written in transactions."""
 
 
 class Numbered(NamedTuple):
@@ -72,6 +79,7 @@ class Manifest:
     sequences: the next sequence of each partition that the query has written to.
     ends: the end offset of each target partition before anything was published.
     topic_ids: the ids of the target topics; a topic that was created again has another id.
+    transactions: what holds the rows in place of staged batches.
     """
 
     query: str
@@ -83,6 +91,7 @@ class Manifest:
     sequences: Sequences
     ends: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str]
+    transactions: tuple[PreparedTransaction, ...] = ()
 
     @property
     def targets(self) -> list[TopicPartition]:
@@ -112,9 +121,10 @@ def in_order(staged: Sequence[StagedBatch]) -> tuple[StagedBatch, ...]:
 
 def encode(manifest: Manifest) -> bytes:
     """The manifest as JSON."""
+    more = {"transactions": manifest.transactions} if manifest.transactions else {}
     return json.dumps(
         {
-            "version": _VERSION,
+            "version": _WITH_TRANSACTIONS if more else _VERSION,
             "query": manifest.query,
             "batch": manifest.batch,
             "attempt": manifest.attempt,
@@ -126,6 +136,7 @@ def encode(manifest: Manifest) -> bytes:
                 [*where, manifest.ends[where], [staged[1:] for staged in batches]]
                 for where, batches in groupby(manifest.staged, attrgetter("target"))
             ],
+            **more,
         },
         separators=(",", ":"),
     ).encode()
@@ -135,7 +146,7 @@ def decode(document: bytes) -> Manifest:
     """Parse a manifest; raises :class:`UnreadableManifest`."""
     try:
         found: dict[str, Any] = json.loads(document)
-        if found["version"] != _VERSION:
+        if found["version"] not in {_VERSION, _WITH_TRANSACTIONS}:
             raise UnreadableManifest(
                 f"a manifest has version {found['version']}: a later version of Qbus has run this"
                 " query and must continue it"
@@ -156,6 +167,9 @@ def decode(document: bytes) -> Manifest:
             sequences={TopicPartition(topic, index): at for topic, index, at in found["sequences"]},
             ends={where: end for where, end, _ in targets},
             topic_ids=found["topics"],
+            transactions=tuple(
+                PreparedTransaction(*each) for each in found.get("transactions", ())
+            ),
         )
     except (ValueError, TypeError, KeyError) as error:
         raise UnreadableManifest(f"a record is not a manifest: {error!r}") from error

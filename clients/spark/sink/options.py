@@ -23,6 +23,8 @@ SINK_OPTIONS = (
     "kafka.linger.ms",
     "qbus.exactly.once",
     "qbus.staging.topic",
+    "qbus.transactions",
+    "kafka.transaction.timeout.ms",
     "qbus.query.id",
     "qbus.batch.id",
 )
@@ -31,6 +33,8 @@ SINK_OPTIONS = (
 STAGING_TOPIC = "__qbus_spark_staging"
 _CODECS = tuple(codec.name.lower() for codec in Compression)
 _MIB = 1024 * 1024
+_LONGEST_MS = 900_000
+"""The brokers' default of transaction.max.timeout.ms."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ class SinkOptions:
 
     topic: the topic of all rows; None: each row has its own.
     is_exactly_once: stage rows first, and publish them when the micro-batch is complete.
+    transaction_timeout_ms: write rows to their topics at once, in transactions that are committed
+        when the micro-batch is complete, and may be open for so long; None: without transactions.
     query_id, batch_id: identify a batch write, so that a repeated one is published once.
     """
 
@@ -77,6 +83,12 @@ class SinkOptions:
     staging_topic: str
     query_id: str | None
     batch_id: int | None
+    transaction_timeout_ms: int | None = None
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether rows go to the staging topic first."""
+        return self.is_exactly_once and self.transaction_timeout_ms is None
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "SinkOptions":
@@ -94,7 +106,18 @@ class SinkOptions:
             staging_topic=options.text("qbus.staging.topic") or STAGING_TOPIC,
             query_id=query_id,
             batch_id=batch_id,
+            transaction_timeout_ms=_transactions(options, is_exactly_once),
         )
+
+
+def _transactions(options: Options, is_exactly_once: bool) -> int | None:
+    timeout_ms = options.integer("kafka.transaction.timeout.ms", _LONGEST_MS, minimum=1)
+    if not options.boolean("qbus.transactions", False):
+        return None
+    if not is_exactly_once:
+        remedy = "qbus.exactly.once=false writes without transactions: leave one of them out"
+        raise OptionError("qbus.transactions", options.text("qbus.transactions"), remedy)
+    return timeout_ms
 
 
 def _identity(options: Options) -> tuple[str | None, int | None]:

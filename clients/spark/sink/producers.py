@@ -5,6 +5,7 @@ Brokers remember each producer id for a day: one producer for every task would b
 
 import os
 import threading
+from typing import Any
 
 from ...producer import Producer
 from ...producer.options import Acks
@@ -38,7 +39,19 @@ def discard(connected: Connections, settings: ProducerSettings) -> None:
         connected.run(found[1].close(0))
 
 
-def _new(cluster: ClusterOptions, settings: ProducerSettings) -> Producer:
+def transactional(
+    connected: Connections, settings: ProducerSettings, transactional_id: str, timeout_ms: int
+) -> Producer:
+    """A producer for one task, in the event loop of ``connected``; the caller closes it."""
+    return _new(
+        connected.options,
+        settings,
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+    )
+
+
+def _new(cluster: ClusterOptions, settings: ProducerSettings, **more: Any) -> Producer:
     return Producer(
         cluster.bootstrap,
         acks=_ACKS.get(settings.acks, "all"),
@@ -49,4 +62,5 @@ def _new(cluster: ClusterOptions, settings: ProducerSettings) -> Producer:
         delivery_timeout_ms=settings.delivery_timeout_ms,
         request_timeout_ms=int(cluster.request_timeout * 1000),
         client_id=cluster.client_id,
+        **more,
     )

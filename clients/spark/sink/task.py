@@ -10,13 +10,15 @@ import pyarrow as pa
 from qbus.errors import QbusError
 from qbus.records import ArrowColumns
 
+from ...prepared import PreparedTransaction
+from ...producer import Producer
 from ...producer.delivery import BulkDelivery
 from ...types import BatchMetadata, TopicDescription, TopicPartition
 from ..connections import connections
 from .gathering import Gatherer
 from .manifest import StagedBatch
 from .options import SinkOptions
-from .producers import discard, producer
+from .producers import discard, producer, transactional
 from .routing import Router
 from .rows import check_due_times, check_orders, check_rows, record_columns, shifted
 from .topics import TopicLimits, describe, ensure_staging, topic_limits
@@ -28,6 +30,13 @@ class _Sent(NamedTuple):
     delivery: BulkDelivery
 
 
+class TaskOutput(NamedTuple):
+    """What a task leaves to the driver: what it has staged, or the transaction it has filled."""
+
+    staged: tuple[StagedBatch, ...] = ()
+    prepared: PreparedTransaction | None = None
+
+
 class TaskWriter:
     """Writes the rows of one task.
 
@@ -35,8 +44,11 @@ class TaskWriter:
     :class:`~qbus.errors.QbusError` for other failures.
     """
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, transactional_id: str = "") -> None:
+        """``transactional_id``: a name that no other attempt of a task has, for transactions."""
         self._options = options
+        self._transactional_id = transactional_id
+        self._producer: Producer | None = None
         self._connections = connections(options.cluster)
         self._cluster = self._connections.cluster
         self._router = Router(options.topic, self._describe)
@@ -45,19 +57,41 @@ class TaskWriter:
         self._sent: list[_Sent] = []
         self._row_partitions = 0
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[StagedBatch, ...]:
-        """Store all rows; return the staged batches, none unless rows are staged."""
+    def write(self, batches: Iterable[pa.RecordBatch]) -> TaskOutput:
+        """Store all rows; return what the driver has to do with them."""
+        if self._options.transaction_timeout_ms is not None:
+            return self._write_in_transaction(batches, self._options.transaction_timeout_ms)
         try:
-            if self._options.is_exactly_once:
+            if self._options.is_staged:
                 staging = ensure_staging(self._cluster, self._options.staging_topic)
                 self._row_partitions = len(self._connections.ask(staging).partitions) - 1
             for target, rows in self._full(batches):
                 self._send(target, rows)
-            return tuple(self._connections.run(self._delivered_batches()))
+            return TaskOutput(tuple(self._connections.run(self._delivered_batches())))
         except BaseException:
             discard(self._connections, self._options.producer)
             self._forget()
             raise
+
+    def _write_in_transaction(
+        self, batches: Iterable[pa.RecordBatch], timeout_ms: int
+    ) -> TaskOutput:
+        """Store all rows in a transaction, and leave it to the driver to end it."""
+        run = self._connections.run
+        sender = transactional(
+            self._connections, self._options.producer, self._transactional_id, timeout_ms
+        )
+        try:
+            run(sender.begin_transaction())
+            self._producer = sender
+            for target, rows in self._full(batches):
+                self._send(target, rows)
+            return TaskOutput(prepared=run(sender.transactions.hand_over()))
+        except BaseException:
+            self._forget()
+            raise
+        finally:
+            run(sender.close())  # aborts what was not handed over
 
     def _full(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, pa.Table]]:
         for batch in batches:
@@ -72,12 +106,12 @@ class TaskWriter:
 
     def _send(self, target: TopicPartition, rows: pa.Table) -> None:
         where, shift = target, 0
-        if self._options.is_exactly_once:
+        if self._options.is_staged:
             where = TopicPartition(
                 self._options.staging_topic, staging_partition(target, self._row_partitions)
             )
             rows, shift = shifted(rows)
-        sender = producer(self._connections, self._options.producer)
+        sender = self._producer or producer(self._connections, self._options.producer)
         names = {name: name for name in rows.schema.names}
         for part in self._cut(target.topic, rows):
             sending = sender.send_arrow(where.topic, part, partition=where.partition, **names)
@@ -104,7 +138,7 @@ class TaskWriter:
 
     async def _delivered_batches(self) -> list[StagedBatch]:
         stored = await asyncio.gather(*(_delivered(sent.delivery) for sent in self._sent))
-        if not self._options.is_exactly_once:
+        if not self._options.is_staged:
             return []
         staged = [
             StagedBatch(sent.target, run.partition, run.base_offset, run.records_count, sent.shift)

@@ -88,8 +88,8 @@ def test_invalid_manifests(document: bytes) -> None:
 
 
 def test_a_later_version_is_named() -> None:
-    with pytest.raises(UnreadableManifest, match="version 2: a later version of Qbus"):
-        decode(encode(manifest()).replace(b'"version":1', b'"version":2'))
+    with pytest.raises(UnreadableManifest, match="version 3: a later version of Qbus"):
+        decode(encode(manifest()).replace(b'"version":1', b'"version":3'))
 
 
 def test_a_record_with_the_key_of_a_manifest_that_is_none() -> None:

@@ -52,7 +52,7 @@ def test_sparks_own_options_are_accepted() -> None:
         ({"qbus.batch.id": "1"}, r"qbus\.batch\.id: '1': needs qbus\.query\.id"),
         ({"qbus.query.id": " ", "qbus.batch.id": "1"}, "a unique name"),
         ({"topics": "t"}, "did you mean topic"),
-        ({"kafka.transactional.id": "x"}, "without transactions"),
+        ({"kafka.transactional.id": "x"}, "qbus.transactions=true"),
         ({"kafka.batch.size": "0"}, "at least 1"),
     ],
 )
