@@ -17,6 +17,8 @@ _QUICK = {
     "reconnect.backoff.max.ms": 500,
     "retry.backoff.ms": 50,
     "topic.metadata.refresh.interval.ms": 1_000,
+    # If it began anew when no broker answers, it could wait for an old coordinator for ever.
+    "metadata.recovery.strategy": "none",
 }
 _OPERATION_S = 60.0
 _MOST = 20
