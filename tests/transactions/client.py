@@ -20,7 +20,8 @@ _QUICK = {
     # If it began anew when no broker answers, it could wait for an old coordinator for ever.
     "metadata.recovery.strategy": "none",
 }
-_OPERATION_S = 60.0
+_OPERATION_S = 30.0
+_OFFSETS_S = 8.0
 _MOST = 20
 
 
@@ -108,9 +109,8 @@ class Client:
         known = [place for place in positions if place.offset >= 0]
         if known:
             metadata = self._consumer.consumer_group_metadata()
-            _repeated(
-                lambda: self._producer.send_offsets_to_transaction(known, metadata, _OPERATION_S)
-            )
+            # Not repeated: librdkafka may wait for a coordinator's handle that it has given up.
+            self._producer.send_offsets_to_transaction(known, metadata, _OFFSETS_S)
 
     def commit(self) -> None:
         """Commit the transaction."""
