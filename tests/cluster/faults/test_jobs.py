@@ -114,6 +114,7 @@ def check(seen: Seen) -> None:
     assert not seen.given_after_done()
 
 
+@pytest.mark.nightly
 def test_workers_and_brokers_die_and_networks_are_cut(world: World) -> None:
     world.load.work(PROCESSES, TASKS)
     world.load.add(2_000, 2, 4)
