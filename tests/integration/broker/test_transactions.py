@@ -94,12 +94,12 @@ def test_a_commit_that_was_answered_survives_the_death_of_the_broker(
     broker: BrokerProcess,
 ) -> None:
     writing = producer(broker)
-    for number in range(5):
+    for number in range(3):
         send(writing, f"a{number}", f"b{number}")
         writing.commit_transaction(_PATIENCE_S)
         broker.kill()  # as likely as not before the markers are written
         broker.start()
-    expected = sorted(f"{name}{number}" for number in range(5) for name in "ab")
+    expected = sorted(f"{name}{number}" for number in range(3) for name in "ab")
     wait_until(lambda: committed(broker) == expected, _PATIENCE_S)
 
 

@@ -288,7 +288,7 @@ def run(steps: list[tuple[Any, ...]]) -> None:
     history.check()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(steps=HISTORIES)
 def test_transactions_are_whole_whatever_happens(steps: list[tuple[Any, ...]]) -> None:
     run(steps)
@@ -314,7 +314,7 @@ def random_step(random: Random) -> tuple[Any, ...]:
 
 def test_long_ones_are_no_different() -> None:
     random = Random(2)
-    for _ in range(300):
+    for _ in range(60):
         run([random_step(random) for _ in range(100)])
 
 

@@ -1,7 +1,5 @@
 """AddOffsetsToTxn at every version."""
 
-import pytest
-
 from qbus.errors import ErrorCode
 from qbus.wire import ApiKey
 from qbus.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -18,23 +16,24 @@ async def add(transactions: TransactionBroker, producer: tuple[int, int], versio
     return code
 
 
-@pytest.mark.parametrize("version", versions("ADD_OFFSETS_TO_TXN"))
 async def test_the_group_becomes_a_part_of_the_transaction(
-    transactions: TransactionBroker, version: int
+    transactions: TransactionBroker,
 ) -> None:
-    producer = await transactions.init()
-    assert await add(transactions, producer, version) == 0
-    described = await transactions.broker.transactions.describe(TX)
-    assert (described.groups, described.partitions) == (frozenset({"g"}), frozenset())
+    for version in versions("ADD_OFFSETS_TO_TXN"):
+        producer = await transactions.init()
+        assert await add(transactions, producer, version) == 0
+        described = await transactions.broker.transactions.describe(TX)
+        assert (described.groups, described.partitions) == (frozenset({"g"}), frozenset())
 
 
-@pytest.mark.parametrize("version", versions("ADD_OFFSETS_TO_TXN"))
 async def test_a_fenced_producer_is_told_in_the_words_of_its_version(
-    transactions: TransactionBroker, version: int
+    transactions: TransactionBroker,
 ) -> None:
     producer = await transactions.init()
     await transactions.init()
-    assert await add(transactions, producer, version) == (FENCED if version >= 2 else OLD_FENCED)
+    for version in versions("ADD_OFFSETS_TO_TXN"):
+        code = FENCED if version >= 2 else OLD_FENCED
+        assert await add(transactions, producer, version) == code
 
 
 async def test_one_that_nobody_knows_is_refused(transactions: TransactionBroker) -> None:

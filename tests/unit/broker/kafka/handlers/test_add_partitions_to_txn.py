@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from qbus.broker.transaction import State
 from qbus.errors import ErrorCode
 from qbus.wire import ApiKey
@@ -49,24 +47,22 @@ async def answers(
     return found
 
 
-@pytest.mark.parametrize("version", OF_PRODUCERS)
-async def test_partitions_of_a_producer_are_added(
-    transactions: TransactionBroker, version: int
-) -> None:
-    producer = await transactions.init()
-    assert await transactions.add(producer, 0, 2, version=version) == {0: 0, 2: 0}
-    described = await transactions.broker.transactions.describe(TX)
-    assert described.partitions == {("t", 0), ("t", 2)}
+async def test_partitions_of_a_producer_are_added(transactions: TransactionBroker) -> None:
+    for version in OF_PRODUCERS:
+        producer = await transactions.init()
+        assert await transactions.add(producer, 0, 2, version=version) == {0: 0, 2: 0}
+        described = await transactions.broker.transactions.describe(TX)
+        assert described.partitions == {("t", 0), ("t", 2)}
 
 
-@pytest.mark.parametrize("version", OF_PRODUCERS)
 async def test_a_fenced_producer_is_told_in_the_words_of_its_version(
-    transactions: TransactionBroker, version: int
+    transactions: TransactionBroker,
 ) -> None:
     producer = await transactions.init()
     await transactions.init()
-    code = FENCED if version >= 2 else OLD_FENCED
-    assert await transactions.add(producer, 0, 1, version=version) == {0: code, 1: code}
+    for version in OF_PRODUCERS:
+        code = FENCED if version >= 2 else OLD_FENCED
+        assert await transactions.add(producer, 0, 1, version=version) == {0: code, 1: code}
 
 
 async def test_all_are_added_or_none(transactions: TransactionBroker) -> None:
@@ -78,35 +74,35 @@ async def test_all_are_added_or_none(transactions: TransactionBroker) -> None:
     assert transactions.state is State.EMPTY
 
 
-@pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
 async def test_producers_do_not_write_to_topics_of_the_systems_own(
-    transactions: TransactionBroker, topic: str
+    transactions: TransactionBroker,
 ) -> None:
     producer = await transactions.init()
-    refused = await transactions.add(producer, 0, topic=topic)
-    assert refused == {0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    for topic in ("__transaction_state", "__consumer_offsets"):
+        refused = await transactions.add(producer, 0, topic=topic)
+        assert refused == {0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
-@pytest.mark.parametrize("version", OF_BROKERS)
 async def test_brokers_add_partitions_of_many_transactions(
-    transactions: TransactionBroker, version: int
+    transactions: TransactionBroker,
 ) -> None:
-    first = await transactions.init()
-    second = await transactions.init(transactional_id="other")
-    questions = asked(first, 0, 1), asked(second, 2, transactional_id="other")
-    assert await answers(transactions, version, *questions) == [{0: 0, 1: 0}, {2: 0}]
-    assert transactions.state is State.ONGOING
+    for version in OF_BROKERS:
+        first = await transactions.init()
+        second = await transactions.init(transactional_id="other")
+        questions = asked(first, 0, 1), asked(second, 2, transactional_id="other")
+        assert await answers(transactions, version, *questions) == [{0: 0, 1: 0}, {2: 0}]
+        assert transactions.state is State.ONGOING
 
 
-@pytest.mark.parametrize("version", OF_BROKERS)
 async def test_brokers_are_told_what_is_no_part_of_the_transaction(
-    transactions: TransactionBroker, version: int
+    transactions: TransactionBroker,
 ) -> None:
     producer = await transactions.init()
     await transactions.add(producer, 0)
-    missing = ErrorCode.TRANSACTION_ABORTABLE if version >= 5 else ErrorCode.INVALID_TXN_STATE
     question = asked(producer, 0, 1, verify_only=True)
-    assert await answers(transactions, version, question) == [{0: 0, 1: missing}]
+    for version in OF_BROKERS:
+        missing = ErrorCode.TRANSACTION_ABORTABLE if version >= 5 else ErrorCode.INVALID_TXN_STATE
+        assert await answers(transactions, version, question) == [{0: 0, 1: missing}]
 
 
 async def test_one_that_is_refused_hinders_no_other(transactions: TransactionBroker) -> None:

@@ -1,6 +1,6 @@
 """EndTxn at every version: from version 5 on each transaction has an epoch of its own."""
 
-import pytest
+from itertools import product
 
 from qbus.broker.transaction import State
 from qbus.errors import ErrorCode
@@ -11,37 +11,36 @@ from .transaction_broker import FENCED, OLD_FENCED, TransactionBroker, versions
 EVERY = versions("END_TXN")
 
 
-@pytest.mark.parametrize("version", EVERY)
-@pytest.mark.parametrize("commit", [True, False])
-async def test_ends_the_transaction(
-    transactions: TransactionBroker, version: int, commit: bool
-) -> None:
-    producer_id, epoch = await transactions.init()
-    await transactions.add((producer_id, epoch), 0)
-    code, *following = await transactions.end((producer_id, epoch), commit=commit, version=version)
-    assert code == 0
-    assert following == ([producer_id, epoch + 1] if version >= 5 else [-1, -1])
-    over = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
-    await eventually(lambda: transactions.state is over)
+async def test_ends_the_transaction(transactions: TransactionBroker) -> None:
+    for version, commit in product(EVERY, (True, False)):
+        producer_id, epoch = await transactions.init()
+        await transactions.add((producer_id, epoch), 0)
+        code, *following = await transactions.end(
+            (producer_id, epoch), commit=commit, version=version
+        )
+        assert code == 0
+        assert following == ([producer_id, epoch + 1] if version >= 5 else [-1, -1])
+        over = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
+        await eventually(lambda over=over: transactions.state is over)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("version", EVERY)
 async def test_a_fenced_producer_is_told_in_the_words_of_its_version(
-    transactions: TransactionBroker, version: int
+    transactions: TransactionBroker,
 ) -> None:
     producer = await transactions.init()
     await transactions.init()
-    code, *_ = await transactions.end(producer, version=version)
-    assert code == (FENCED if version >= 2 else OLD_FENCED)
+    for version in EVERY:
+        code, *_ = await transactions.end(producer, version=version)
+        assert code == (FENCED if version >= 2 else OLD_FENCED)
 
 
-@pytest.mark.parametrize("version", EVERY)
 async def test_there_is_nothing_to_commit_without_a_transaction(
-    transactions: TransactionBroker, version: int
+    transactions: TransactionBroker,
 ) -> None:
     producer = await transactions.init()
-    code, *_ = await transactions.end(producer, version=version)
-    assert code == ErrorCode.INVALID_TXN_STATE
+    for version in EVERY:
+        code, *_ = await transactions.end(producer, version=version)
+        assert code == ErrorCode.INVALID_TXN_STATE
 
 
 async def test_one_that_comes_late_never_ends_a_later_transaction(

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from qbus.errors import ErrorCode
 from qbus.wire import ApiKey
 from qbus.wire.messages.list_transactions import ListTransactionsRequest
@@ -19,26 +17,23 @@ async def listed(transactions: TransactionBroker, version: int, **filters: Any) 
     return {one.transactional_id for one in response.transaction_states}
 
 
-@pytest.mark.parametrize("version", versions("LIST_TRANSACTIONS"))
-async def test_by_state_and_producer(transactions: TransactionBroker, version: int) -> None:
+async def test_by_state_and_producer(transactions: TransactionBroker) -> None:
     producer = await transactions.init()
     await transactions.init(transactional_id="other")
     await transactions.add(producer, 0)
-    assert await listed(transactions, version) == {TX, "other"}
-    assert await listed(transactions, version, state_filters=["Ongoing"]) == {TX}
-    assert await listed(transactions, version, state_filters=["Empty"]) == {"other"}
-    assert await listed(transactions, version, producer_id_filters=[producer[0]]) == {TX}
-    assert await listed(transactions, version, producer_id_filters=[1]) == set()
+    for version in versions("LIST_TRANSACTIONS"):
+        assert await listed(transactions, version) == {TX, "other"}
+        assert await listed(transactions, version, state_filters=["Ongoing"]) == {TX}
+        assert await listed(transactions, version, state_filters=["Empty"]) == {"other"}
+        assert await listed(transactions, version, producer_id_filters=[producer[0]]) == {TX}
+        assert await listed(transactions, version, producer_id_filters=[1]) == set()
 
 
-@pytest.mark.parametrize("version", versions("LIST_TRANSACTIONS"))
-async def test_states_that_nobody_knows_are_named(
-    transactions: TransactionBroker, version: int
-) -> None:
+async def test_states_that_nobody_knows_are_named(transactions: TransactionBroker) -> None:
     await transactions.init()
     for states, expected in ((["Emtpy"], []), (["Emtpy", "Empty"], [TX])):
         response = await transactions.ask(
-            ApiKey.LIST_TRANSACTIONS, version, ListTransactionsRequest(state_filters=states)
+            ApiKey.LIST_TRANSACTIONS, 0, ListTransactionsRequest(state_filters=states)
         )
         assert response.unknown_state_filters == ["Emtpy"]
         assert [one.transactional_id for one in response.transaction_states] == expected
@@ -52,22 +47,17 @@ async def test_by_how_long_they_are_open(transactions: TransactionBroker) -> Non
     assert await listed(transactions, 1, duration_filter=-1) == {TX, "other"}
 
 
-@pytest.mark.parametrize(
-    ("pattern", "names"),
-    [
+async def test_by_name(transactions: TransactionBroker) -> None:
+    await transactions.init()
+    await transactions.init(transactional_id="pay")
+    for pattern, names in (
         (None, {TX, "pay"}),
         ("", {TX, "pay"}),
         ("pay", {"pay"}),  # the whole name
         ("pay.*", {TX, "pay"}),
         ("nobody", set()),
-    ],
-)
-async def test_by_name(
-    transactions: TransactionBroker, pattern: str | None, names: set[str]
-) -> None:
-    await transactions.init()
-    await transactions.init(transactional_id="pay")
-    assert await listed(transactions, 2, transactional_id_pattern=pattern) == names
+    ):
+        assert await listed(transactions, 2, transactional_id_pattern=pattern) == names
 
 
 async def test_a_pattern_that_is_none_is_refused(transactions: TransactionBroker) -> None:
