@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 from qbus.broker.log import AppendInfo, EpochStart, Log, LogConfig, OsFiles, Provenance
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import Compression, iter_batches
-from qbus.records.control import ControlType, control_batch, encode_int64
-from tests.support.logs import NOW_MS, batch
+from qbus.records import Compression, iter_batches, set_base_offset
+from qbus.records.control import (
+    ControlType,
+    Marker,
+    control_batch,
+    encode_int64,
+    marker_batch,
+)
+from tests.support.logs import NOW_MS, batch, transactional
 
 from .conftest import Mirror, OpenLog
 from .mirrored import EPOCH, edited, headers, put, refused, spans
@@ -259,3 +265,53 @@ class TestTheStart:
         follower.append_as_follower(joined(placed(5_000_007, epoch=EPOCH)))
         for opened in follower, mirror():
             assert (opened.log_start_offset, opened.log_end_offset) == (5_000_000, 5_000_008)
+
+
+class TestTransactions:
+    """A copy has its source's transactions; where a gap took an end, none stays open."""
+
+    @staticmethod
+    def of_producer(offset: int, producer_id: int = 7, sequence: int = 0) -> memoryview:
+        made = transactional(b"v", producer_id=producer_id, epoch=3, sequence=sequence)
+        set_base_offset(made, offset, 0)
+        return made
+
+    @staticmethod
+    def marker(offset: int, producer_id: int = 7, *, commit: bool = True) -> memoryview:
+        made = memoryview(marker_batch(producer_id, 3, Marker(commit, 1), NOW_MS))
+        set_base_offset(made, offset, 0)
+        return made
+
+    def test_markers_are_copied_and_count(self, mirror: Mirror) -> None:
+        log = mirror()
+        put(log, self.of_producer(0), self.of_producer(1, 8))
+        assert log.first_unstable(2) == 0
+        put(log, self.marker(2), self.marker(5, 8, commit=False), follows=2)
+        log.advance_stable(6)
+        assert log.first_unstable(6) == 6
+        (aborted,) = log.aborted_between(0, 6)
+        assert (aborted.producer_id, aborted.first_offset, aborted.last_offset) == (8, 1, 5)
+
+    def test_what_a_gap_took_the_end_of_is_aborted_in_the_gap(self, mirror: Mirror) -> None:
+        log = mirror()
+        put(log, self.of_producer(0), self.of_producer(1, 8), placed(2))
+        put(log, placed(50), follows=3, start=50)
+        assert spans(log) == [(0, 0), (1, 1), (2, 2), (48, 48), (49, 49), (50, 50)]
+        assert log.producers.open_transactions == {}
+        log.advance_stable(51)
+        assert log.first_unstable(51) == 51
+        assert [one.producer_id for one in log.aborted_between(0, 51)] == [7, 8]
+        log.close()
+        assert len(mirror(clean=True).aborted_between(0, 51)) == 2
+
+    def test_in_a_gap_without_room_as_many_as_there_is_room_for(self, mirror: Mirror) -> None:
+        log = mirror()
+        put(log, self.of_producer(0), self.of_producer(1, 8))
+        put(log, placed(3), follows=2, start=3)
+        assert list(log.producers.open_transactions) == [7]
+
+    def test_a_gap_that_compaction_left_ends_nothing(self, mirror: Mirror) -> None:
+        log = mirror()
+        put(log, self.of_producer(0))
+        put(log, placed(50), follows=1, start=0)
+        assert log.producers.open_transactions == {7: 0}

@@ -22,6 +22,7 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.records import Compression, Record, iter_batches, iter_records
 from qbus.records.encode import encode_records
 from tests.support.data_plane import DataPlane
+from tests.support.logs import transactional
 from tests.support.waiting import eventually
 
 GROUP = "workers"
@@ -118,6 +119,20 @@ class World:
         partition = self.partition
         await asyncio.sleep(0)  # what was begun is stored at the end of the loop's turn
         await eventually(lambda: partition.high_watermark == partition.log.log_end_offset)
+
+
+async def in_transaction(world: World, value: bytes, producer_id: int) -> None:
+    """Append a record of a producer's transaction, which is open then."""
+    partition = world.partition
+    asked = partition.begin_verification(producer_id, 0, 0)
+    partition.append(transactional(value, producer_id=producer_id), 1, asked)
+    await world.settled()
+
+
+async def end(world: World, producer_id: int, *, committed: bool) -> None:
+    """End a producer's transaction."""
+    world.partition.end_transaction(producer_id, 0, 0, committed=committed)
+    await world.settled()
 
 
 async def take(queue: ShareQueue, most: int = 100, member: str = "a") -> list[bytes | None]:

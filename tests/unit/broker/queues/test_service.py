@@ -10,7 +10,7 @@ from qbus.broker.queues.service import duration_ms
 from qbus.errors import ApiError, ErrorCode
 from tests.support.waiting import eventually
 
-from .queues import GROUP, SETTINGS, World, accept, records, release, take
+from .queues import GROUP, SETTINGS, World, accept, end, in_transaction, records, release, take
 
 
 async def test_a_new_group_begins_at_the_end(world: World) -> None:
@@ -225,6 +225,35 @@ async def test_of_what_a_mirror_has_copied_what_is_committed_may_be_asked_for(
     partition = await world.plane.create("copied", **config)
     queue = world.plane.queues.queue(partition, GROUP, settings)
     assert await take(queue) == []
+
+
+async def test_records_of_transactions_wait_until_these_are_committed(world: World) -> None:
+    committed = world.queue(isolation="read_committed")
+    others = world.queue("others")
+    await world.add(b"plain")
+    await in_transaction(world, b"one", 1)
+    await in_transaction(world, b"two", 2)
+    await world.add(b"behind")
+    assert await take(others) == [b"plain", b"one", b"two", b"behind"]
+    (plain,) = await records(committed)
+    assert (plain.value, committed.length) == (b"plain", 0)
+    await end(world, 2, committed=False)
+    assert await take(committed) == []
+    await end(world, 1, committed=True)
+    one, behind = await records(committed)
+    assert (one.value, behind.value) == (b"one", b"behind")
+    for record in (plain, one, behind):
+        await accept(committed, record.offset)
+    await world.settled()
+    assert world.progress().start > behind.offset
+
+
+async def test_another_isolation_counts_from_now_on(world: World) -> None:
+    queue = world.queue(isolation="read_committed")
+    await in_transaction(world, b"open", 1)
+    assert await take(queue) == []
+    world.queue(isolation="read_uncommitted")
+    assert await take(queue) == [b"open"]
 
 
 async def test_single_records_whoever_has_them(world: World) -> None:

@@ -8,7 +8,7 @@ from qbus.broker.queues.types import WaitedFor
 from qbus.errors import ErrorCode
 from tests.support.waiting import eventually
 
-from .queues import World, accept, release, take
+from .queues import World, accept, end, in_transaction, release, take
 
 
 class Member:
@@ -204,3 +204,15 @@ async def test_who_waits_for_the_end_of_a_record_hears_of_it(world: World) -> No
     queue.forget_settled(99, heard.append)
     queue.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert heard == [True]
+
+
+async def test_who_waits_for_committed_records_is_called_by_the_commit(world: World) -> None:
+    log: list[str] = []
+    queue = world.queue(isolation="read_committed")
+    await world.settled()
+    Member(queue, "a", log)
+    await in_transaction(world, b"job", 1)
+    await asyncio.sleep(0.01)
+    assert log == []
+    await end(world, 1, committed=True)
+    await eventually(lambda: len(log) == 1)
