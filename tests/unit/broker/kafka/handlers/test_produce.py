@@ -188,7 +188,7 @@ class TestRefusals:
             (bytes(batch(b"a"))[:-1] + b"!", ErrorCode.CORRUPT_MESSAGE),
             (bytes(batch(b"a")) + bytes(batch(b"b")), ErrorCode.INVALID_RECORD),
             (bytes(batch(b"a", attributes=0x20)), ErrorCode.INVALID_RECORD),
-            (bytes(batch(b"a", attributes=0x10)), ErrorCode.INVALID_TXN_STATE),
+            (bytes(batch(b"a", attributes=0x10)), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
             (bytes(batch(b"a" * 2_000_000)), ErrorCode.MESSAGE_TOO_LARGE),
             (bytes(batch(b"a", timestamp=NOW_MS + 10**9)), ErrorCode.INVALID_TIMESTAMP),
         ],
