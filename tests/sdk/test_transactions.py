@@ -11,7 +11,7 @@ from qbus.aio import Admin, Producer
 from qbus.clients import ProducerFenced, TransactionAborted
 from qbus.clients.types import GroupMetadata, TopicPartition
 from qbus.errors import QbusError
-from tests.sdk.conftest import create_topic
+from tests.sdk.conftest import create_topic, with_qbus
 from tests.sdk.reading import read, records
 from tests.sdk.sdk_clients import SdkClients
 from tests.support.waiting import eventually
@@ -208,10 +208,11 @@ class TestProducing:
         values = await committed_values(bootstrap, topic, sdk, 60)
         assert sorted(values, key=str) == sorted([b"%d" % n for n in range(6)] * 10, key=str)
 
+    @with_qbus  # Kafka looks every ten seconds
     async def test_a_transaction_that_takes_too_long_is_aborted(
         self, bootstrap: str, topic: str, sdk: SdkClients, name: str
     ) -> None:
-        """Some coordinators answer as if another producer had come (Kafka's): that is fatal."""
+        """Some coordinators answer as if another producer had come: that is fatal."""
         async with sdk.producer(
             bootstrap, transactional_id=name, transaction_timeout_ms=1000, linger_ms=0
         ) as producer:
