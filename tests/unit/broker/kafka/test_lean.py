@@ -23,7 +23,7 @@ from qbus.wire import ApiKey, Struct, decode_response, encode_request, lean
 from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from qbus.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.data_plane import DataPlane
-from tests.support.logs import batch
+from tests.support.logs import batch, transactional
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.skipif(not lean.IS_BUILT, reason="nothing was compiled here")
@@ -187,6 +187,10 @@ async def test_random_requests_are_answered_alike(both: list[Way], seed: int) ->
     chance = random.Random(seed)
     for _ in range(150):
         topic, index = chance.choice(TOPICS), chance.choice([0, 0, 0, 1, 5])
+        if chance.random() < 0.15:
+            change_transaction(both, chance.randint(11, 13), chance.random())
+            for way in both:
+                await eventually(partial(is_visible, way.plane))
         version = chance.choice([9, 10, 12, 13])
         if chance.random() < 0.6:
             sent = random_batch(chance)
@@ -212,6 +216,20 @@ async def test_random_requests_are_answered_alike(both: list[Way], seed: int) ->
     ]
     assert ends[0] == ends[1]
     assert sum(end for _, end in ends[0]) > 0
+
+
+def change_transaction(both: list[Way], producer_id: int, chance: float) -> None:
+    """Write to a transaction of a producer, or end it."""
+    for way in both:
+        partition = way.plane.partition("plain")
+        if chance < 0.5:
+            partition.end_transaction(producer_id, 0, 0, committed=chance < 0.25)
+            continue
+        known = {one.producer_id: one.last_sequence + 1 for one in partition.log.producers}
+        sequence = known.get(producer_id, 0)
+        asked = partition.begin_verification(producer_id, 0, sequence)
+        sent = transactional(b"t", producer_id=producer_id, sequence=sequence)
+        partition.append(sent, -1, asked)
 
 
 def partitions_of(plane: DataPlane) -> Sequence[Partition]:
