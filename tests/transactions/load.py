@@ -16,7 +16,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from tests.support.waiting import wait_until
 
-from .client import Client
+from .clients import Client, Failed, open_client
 from .history import Ends, History, Outcome, Poll, Send, Transaction
 
 _GIVES_UP = 200.0
@@ -28,7 +28,7 @@ _LOOK_EVERY = 0.2
 
 
 class TransactionalLoad:
-    """``clients`` clients, each in a thread, over the partitions of one topic.
+    """Clients, each in a thread, over the partitions of one topic; see ``clients`` for their makes.
 
     ``pause``: seconds between two transactions of a client, at most. Their number is ``done``.
     """
@@ -39,7 +39,7 @@ class TransactionalLoad:
         topic: str,
         partitions: int,
         *,
-        clients: int = 5,
+        clients: Sequence[str] = ("qbus",) * 5,
         seed: int = 0,
         timeout_ms: int = 20_000,
         pause: float = 0.1,
@@ -51,13 +51,19 @@ class TransactionalLoad:
         self._stop = threading.Event()
         self._loops = [
             _Loop(
-                Client(bootstrap, f"{topic}-{number}", topic, self._partitions, timeout_ms),
+                open_client(
+                    kind,
+                    bootstrap,
+                    f"{topic}-{number}",
+                    [(topic, index) for index in self._partitions],
+                    timeout_ms,
+                ),
                 f"{topic}-{number}",
                 partitions,
                 random.Random(f"{seed}-{number}"),
                 pause,
             )
-            for number in range(clients)
+            for number, kind in enumerate(clients)
         ]
         self._ends: list[Ends] = []
         targets = [*(loop.run for loop in self._loops), self._look]
@@ -130,6 +136,10 @@ class TransactionalLoad:
                 ]
 
 
+class Abandoned(Failed):
+    """A client leaves its transaction open, as if it died."""
+
+
 class _Loop:
     """One client, which runs one transaction after the other until it is stopped."""
 
@@ -153,9 +163,9 @@ class _Loop:
             self.history.transactions.append(one)
             try:
                 self._carry_out(one)
-            except ck.KafkaException as error:
+            except Failed as error:
                 one.error = str(error)
-                self._recover(one, stop)
+                self._recover(one, error, stop)
             one.ended = time.monotonic()
             self.done += one.outcome is Outcome.COMMITTED
         self._client.close()
@@ -166,7 +176,7 @@ class _Loop:
         while not stop.is_set():
             try:
                 self._client.open()
-            except ck.KafkaException as error:
+            except Failed as error:
                 self.history.errors.append(f"{self.name}: {error}")
                 stop.wait(0.2)
             else:
@@ -179,7 +189,7 @@ class _Loop:
         self._client.add_positions()
         fate = self._random.random()
         if fate < _ABANDONS:
-            raise ck.KafkaException(ck.KafkaError(ck.KafkaError._FATAL, "abandoned"))
+            raise Abandoned("abandoned")
         if fate < _ABANDONS + _ABORTS:
             self._client.abort()
             self._rewind()
@@ -200,13 +210,17 @@ class _Loop:
         for partition, records in self._client.poll(self._random.choice([0.0, 0.05, 0.2])).items():
             one.polls.append(Poll(partition, records, time.monotonic(), self._session))
 
-    def _recover(self, one: Transaction, stop: threading.Event) -> None:
+    def _recover(self, one: Transaction, error: Failed, stop: threading.Event) -> None:
         """Abort if the client can; else begin anew, as after a crash."""
+        if isinstance(error, Abandoned):
+            self._open(stop)
+            return
         try:
-            self._client.abort()
+            if not error.is_aborted:
+                self._client.abort()
             one.outcome = Outcome.ABORTED
             self._rewind()
-        except ck.KafkaException:
+        except Failed:
             self._open(stop)
 
     def _rewind(self) -> None:

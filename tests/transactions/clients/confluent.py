@@ -1,14 +1,19 @@
-"""A transactional client to be recorded: librdkafka, by confluent-kafka."""
+"""confluent-kafka: librdkafka.
+
+While brokers die it may wait for ever in ``send_offsets_to_transaction``, for a coordinator whose
+handle it has given up (librdkafka 2.16): it suits runs in which brokers come back at once.
+"""
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import confluent_kafka as ck
 
-from .history import Send
+from ..history import Send
+from .base import GIVES_UP_S, Client, Failed, Records
 
 _QUICK = {
     "socket.timeout.ms": 10_000,
@@ -21,31 +26,16 @@ _QUICK = {
     "metadata.recovery.strategy": "none",
 }
 _OPERATION_S = 30.0
-_OFFSETS_S = 8.0
 _MOST = 20
 
 
-class Client:
-    """A producer with a transactional id, and a consumer whose group has that name.
+class ConfluentClient(Client):
+    """A producer and a consumer of librdkafka."""
 
-    The consumer is assigned all partitions; its positions are committed with transactions. Errors
-    are ck.KafkaException. ``open`` makes both anew: the transaction of their predecessors is ended
-    by that, and the positions are those that are committed.
-    """
-
-    def __init__(
-        self, bootstrap: str, name: str, topic: str, partitions: Iterable[int], timeout_ms: int
-    ) -> None:
-        self._bootstrap = bootstrap
-        self._name = name
-        self._places = [(topic, partition) for partition in partitions]
-        self._topic = topic
-        self._timeout_ms = timeout_ms
-        self._producer: Any = None
-        self._consumer: Any = None
+    _producer: Any = None
+    _consumer: Any = None
 
     def open(self) -> None:
-        """Take the transactional id, and go to the committed positions."""
         self.close()
         self._producer = ck.Producer(
             {
@@ -72,56 +62,51 @@ class Client:
         self.rewind()
 
     def rewind(self) -> None:
-        """Go to the committed positions, or to the start where there is none."""
         asked = [ck.TopicPartition(*place) for place in self._places]
         known = _repeated(lambda: self._consumer.committed(asked, _OPERATION_S))
         for place in known:
             if place.error is not None:
-                raise ck.KafkaException(place.error)
+                raise Failed(str(place.error))
             place.offset = max(place.offset, 0)
         self._consumer.assign(known)
 
     def begin(self) -> None:
-        """Begin a transaction."""
-        self._producer.begin_transaction()
+        with _failing():
+            self._producer.begin_transaction()
 
     def send(self, send: Send) -> None:
-        """Send a record; its offset is noted when it is told."""
-
         def told(error: object, message: Any) -> None:
             if error is None and message.offset() >= 0:
                 send.offset = message.offset()
 
-        self._producer.produce(self._topic, send.value, partition=send.partition, on_delivery=told)
+        with _failing():
+            self._producer.produce(
+                self._topic, send.value, partition=send.partition, on_delivery=told
+            )
 
-    def poll(self, seconds: float) -> dict[int, list[tuple[int, str]]]:
-        """What came within a time, by partition."""
-        found: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+    def poll(self, seconds: float) -> dict[int, Records]:
+        found: defaultdict[int, Records] = defaultdict(list)
         for message in self._consumer.consume(_MOST, seconds):
             if message.error() is not None:
-                raise ck.KafkaException(message.error())
+                raise Failed(str(message.error()))
             found[message.partition()].append((message.offset(), message.value().decode()))
         return dict(found)
 
     def add_positions(self) -> None:
-        """Have the consumer's positions committed with the transaction."""
         positions = self._consumer.position([ck.TopicPartition(*place) for place in self._places])
         known = [place for place in positions if place.offset >= 0]
         if known:
             metadata = self._consumer.consumer_group_metadata()
-            # Not repeated: librdkafka may wait for a coordinator's handle that it has given up.
-            self._producer.send_offsets_to_transaction(known, metadata, _OFFSETS_S)
+            with _failing():
+                self._producer.send_offsets_to_transaction(known, metadata, _OPERATION_S)
 
     def commit(self) -> None:
-        """Commit the transaction."""
         _repeated(lambda: self._producer.commit_transaction(_OPERATION_S))
 
     def abort(self) -> None:
-        """Abort the transaction."""
         _repeated(lambda: self._producer.abort_transaction(_OPERATION_S))
 
     def close(self) -> None:
-        """Leave without ending the transaction."""
         if self._producer is not None:
             with suppress(ck.KafkaException):
                 self._producer.purge()
@@ -131,13 +116,21 @@ class Client:
             self._consumer = None
 
 
+@contextmanager
+def _failing() -> Iterator[None]:
+    try:
+        yield
+    except ck.KafkaException as error:
+        raise Failed(str(error)) from error
+
+
 def _repeated(operation: Callable[[], Any]) -> Any:
     """Carry out what may be repeated after some errors, as librdkafka says itself."""
-    deadline = time.monotonic() + 2 * _OPERATION_S
+    deadline = time.monotonic() + GIVES_UP_S
     while True:
         try:
             return operation()
         except ck.KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > deadline:
-                raise
+                raise Failed(str(error)) from error
             time.sleep(0.05)
