@@ -14,7 +14,7 @@ from .connect import Worker
 from .records import numbered
 from .whole_cluster import PATIENCE, create, kill_leader, running
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.compat, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 _FILES = "org.apache.kafka.connect.file.FileStream{}Connector"
 _MIRROR = "org.apache.kafka.connect.mirror.MirrorSourceConnector"

@@ -14,7 +14,7 @@ from tests.transactions.load import read_committed
 
 from .whole_cluster import PATIENCE, Output, create, running
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.compat, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 PARTITIONS = 2
 _SOURCE = Path(__file__).parent / "java" / "Copier.java"

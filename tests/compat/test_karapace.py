@@ -24,7 +24,7 @@ from tests.transactions.load import read_committed
 
 from .whole_cluster import PATIENCE, Output, create, kill_leader, running
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.compat, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 _CLIENT = Path(__file__).parent / "avro_client.py"
 _TOPIC = "_schemas"

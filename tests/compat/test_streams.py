@@ -17,7 +17,7 @@ from tests.transactions.load import read_committed
 
 from .whole_cluster import PATIENCE, Output, create, jars_or_skip, kill_leader, running
 
-pytestmark = [pytest.mark.compat, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.compat, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 PARTITIONS = 2
 _ARTIFACTS = (

@@ -63,6 +63,7 @@ def test_brokers_die_one_after_the_other(run: Run) -> None:
         conclude(run, load)
 
 
+@pytest.mark.nightly
 def test_all_brokers_die_at_once(run: Run) -> None:
     with transactions(run) as load:
         load.wait_done(30)
@@ -73,6 +74,7 @@ def test_all_brokers_die_at_once(run: Run) -> None:
         conclude(run, load)
 
 
+@pytest.mark.nightly
 def test_a_leader_stops_for_longer_than_its_session(run: Run) -> None:
     with transactions(run) as load:
         load.wait_done(30)
