@@ -24,6 +24,7 @@ from .plan import Dirt, find_dirt
 _log = logging.getLogger(__name__)
 
 _LONGEST_WAIT_S: Final = 1.0  # before the rate is looked at again
+_SHORTEST_WAIT_S: Final = 0.001  # shorter ones are made up for later
 _BURST_S: Final = 0.2
 _NOTHING: Final = CleaningResult(0)
 
@@ -261,7 +262,7 @@ class LogCleaner(PartitionListener):
         with self._pacing:
             self._bucket.spend(count)
             wait = self._bucket.wait(rate, self._clock.monotonic())
-        while wait > 0 and not self._stopping.wait(min(wait, _LONGEST_WAIT_S)):
+        while wait > _SHORTEST_WAIT_S and not self._stopping.wait(min(wait, _LONGEST_WAIT_S)):
             rate = self._config.log_cleaner_io_max_bytes_per_second
             with self._pacing:
                 wait = self._bucket.wait(rate, self._clock.monotonic())

@@ -9,6 +9,7 @@ from uuid import UUID
 from qbus.broker.delay import DelayFold
 from qbus.broker.log import inspect
 from qbus.broker.log.checkpoints import (
+    CLEANER_OFFSETS,
     LEADER_EPOCHS,
     LOG_STARTS,
     PARTITION_METADATA,
@@ -21,6 +22,7 @@ from qbus.cli.documents import topic_id
 from qbus.cli.dump.controls import control_fields
 from qbus.cli.failures import Failure
 from qbus.records import BatchHeader, CorruptBatch, iter_records
+from qbus.records.compact import horizon_of
 from qbus.records.control import read_marker
 
 Entry = dict[str, Any]
@@ -60,7 +62,7 @@ def read_entries(path: Path, *, with_records: bool, gaps: bool = False) -> Itera
     reader = _reader(path)
     if reader is None:
         raise Failure(f"{path} is not a segment, index, snapshot or checkpoint of a log")
-    if gaps and reader is _batches:
+    if reader is _batches and (gaps or _was_compacted(path)):
         reader = partial(_batches, gaps=True)
     return _read(path, reader, with_records=with_records)
 
@@ -93,6 +95,17 @@ def _batches(path: Path, *, gaps: bool = False) -> Iterator[Entry]:
             yield {"type": "batch", **place, **_header(report.header), "problems": problems}
 
 
+def _was_compacted(path: Path) -> bool:
+    """Whether a segment is of a log that its broker compacted, so that offsets may be missing."""
+    directory = path.absolute().parent
+    checkpoint = directory.parent / CLEANER_OFFSETS
+    try:
+        known = inspect.inspect_offsets(str(checkpoint)) if checkpoint.exists() else {}
+    except (OSError, ValueError):
+        return False
+    return any(str(partition) == directory.name for partition in known)
+
+
 def _header(header: BatchHeader) -> Entry:
     try:
         compression = header.compression.name.lower()
@@ -118,6 +131,7 @@ def _header(header: BatchHeader) -> Entry:
         "delayed": header.is_delayed,
         "in_transaction": header.in_transaction,
         "marker": header.is_marker,
+        "delete_horizon": horizon_of(header),
     }
 
 
@@ -306,5 +320,6 @@ _READERS: dict[str, Callable[[Path], Iterator[Entry]]] = {
     LEADER_EPOCHS: _epochs,
     RECOVERY_POINTS: _checkpoint,
     LOG_STARTS: _checkpoint,
+    CLEANER_OFFSETS: _checkpoint,
     PARTITION_METADATA: _partition_metadata,
 }

@@ -14,6 +14,8 @@ _PLURALS = {
     "offset": ("entry", "entries"),
     "time": ("entry", "entries"),
     "boundary": ("boundary", "boundaries"),
+    "aborted transaction": ("aborted transaction", "aborted transactions"),
+    "ended transaction": ("ended transaction", "ended transactions"),
     "held back": ("state", "states"),
     "queue": ("queue", "queues"),
     "producer": ("producer's batch", "producers' batches"),
@@ -66,6 +68,8 @@ def _batch(entry: Mapping[str, Any]) -> str:
             f"producer {entry['producer_id']} epoch {entry['producer_epoch']}"
             f" sequences {entry['base_sequence']}-{entry['last_sequence']}"
         )
+    if entry["delete_horizon"] is not None:
+        parts.append(f"delete horizon {format_moment(entry['delete_horizon'])}")
     parts += [flag for flag in ("transactional", "control", "hidden", "delayed") if entry[flag]]
     return ", ".join(parts)
 
@@ -82,8 +86,8 @@ def _record(record: Mapping[str, Any]) -> str:
 def _control(control: Mapping[str, Any]) -> str:
     """A sentence about a control record."""
     what = control["type"]
-    if what == "bound":
-        return f"{control['offset']}: no record before offset {control['bound']} is held back"
+    if what in _CONTROLS:
+        return f"{control['offset']}: {_CONTROLS[what](control)}"
     if what == "carried":
         record = control["record"]
         return (
@@ -142,6 +146,16 @@ def _text(fields: Mapping[str, Any], name: str) -> str:
     )
 
 
+def _marker(control: Mapping[str, Any]) -> str:
+    return f"{control['type']} of a transaction, coordinator epoch {control['coordinator_epoch']}"
+
+
+_CONTROLS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "abort": _marker,
+    "bound": lambda c: f"no record before offset {c['bound']} is held back",
+    "commit": _marker,
+}
+
 _LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "batch": _batch,
     "damage": lambda e: f"at {e['position']:<10} {e['size']} bytes that are not a batch",
@@ -151,6 +165,13 @@ _LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "time": lambda e: f"{format_moment(e['timestamp'])} up to offset {e['offset']}",
     "boundary": lambda e: (
         f"{'hidden' if e['hidden'] else 'visible'} from offset {e['offset']} at {e['position']}"
+    ),
+    "aborted transaction": lambda e: (
+        f"producer {e['producer_id']} aborted offsets {e['first_offset']}-{e['last_offset']},"
+        f" last stable offset {e['stable_offset']} then"
+    ),
+    "ended transaction": lambda e: (
+        f"a transaction of offsets {e['first_offset']}-{e['last_offset']} has ended"
     ),
     "held back": _held_back,
     "queue": lambda e: (

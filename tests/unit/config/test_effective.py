@@ -110,3 +110,11 @@ def test_invalid_values_are_refused(wanted: dict[str, str | None], why: str) -> 
 def test_valid_values_pass() -> None:
     check_topic_config({"retention.ms": "-1", "cleanup.policy": "delete", "segment.ms": "1"})
     check_topic_config({"min.compaction.lag.ms": "5"})
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete,compact"])
+def test_a_compacted_topic_holds_nothing_back(policy: str) -> None:
+    with pytest.raises(ConfigError, match=r"cleanup\.policy without compact"):
+        check_topic_config({"qbus.delay.enable": "true", "cleanup.policy": policy})
+    check_topic_config({"qbus.delay.enable": "false", "cleanup.policy": policy})
+    check_topic_config({"qbus.delay.enable": "true", "cleanup.policy": "delete"})

@@ -597,3 +597,36 @@ class TestDelays:
         response = await plane.call(ApiKey.PRODUCE, LATEST, sent)
         codes = [answer.error_code for answer in response.responses[0].partition_responses]
         assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+
+
+class TestCompactedTopics:
+    """Of a compacted topic, compaction tells records by their keys: each must have one."""
+
+    @pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
+    @pytest.mark.parametrize("kind", ["producer", "gzip"])
+    async def test_a_record_without_a_key_is_refused_and_named(
+        self, plane: DataPlane, compression: Compression, kind: str
+    ) -> None:
+        partition = await plane.create("orders", cleanup_policy="compact", compression_type=kind)
+        keys = [b"a", None, b"", None]
+        records = [(key, b"v", (), NOW_MS) for key in keys]
+        answer = await produce(plane, build_batch(records, compression=compression))
+        assert ErrorCode(answer.error_code) is ErrorCode.INVALID_RECORD
+        assert "record 1 of the batch: it has no key" in (answer.error_message or "")
+        (error,) = answer.record_errors
+        assert error.batch_index == 1
+        assert partition.log.log_end_offset == 0
+
+    @pytest.mark.parametrize("compression", Compression)
+    async def test_records_with_keys_are_appended(
+        self, plane: DataPlane, compression: Compression
+    ) -> None:
+        partition = await plane.create("orders", cleanup_policy="compact,delete")
+        records = [(b"%d" % n, None, (), NOW_MS) for n in range(3)]
+        answer = await produce(plane, build_batch(records, compression=compression))
+        assert (answer.error_code, answer.base_offset) == (0, 0)
+        assert partition.log.log_end_offset == 3
+
+    async def test_other_topics_need_no_keys(self, plane: DataPlane) -> None:
+        await plane.create("orders")
+        assert (await produce(plane, batch(b"a"))).error_code == 0
