@@ -32,9 +32,9 @@ class Plane(DataPlane):
 
         await self.start(before)
 
-    async def new(self, name: str, **config: object) -> Partition:
+    async def new(self, name: str, **config: Any) -> Partition:
         """A compacted topic; its partition."""
-        defaults = {"cleanup_policy": "compact", "segment_bytes": 2000}
+        defaults: Any = {"cleanup_policy": "compact", "segment_bytes": 2000}
         return await self.create(name, **{**defaults, **config})
 
     async def fill(self, partition: Partition, *keys: bytes, size: int = 300) -> None:
