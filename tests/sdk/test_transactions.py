@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from qbus.aio import Admin, Producer
 from qbus.clients import ProducerFenced, TransactionAborted
+from qbus.clients.net.connection import Connection
 from qbus.clients.types import GroupMetadata, TopicPartition
 from qbus.errors import QbusError
 from tests.sdk.conftest import create_topic, with_qbus
@@ -284,6 +285,48 @@ class TestProducing:
             await producer.abort_transaction()
         async with Admin(bootstrap) as admin:
             assert (await admin.committed_offsets(name))[TopicPartition(topic, 0)].offset == 5
+
+
+class TestVersion1:
+    """A producer that does as with coordinators of transaction version 1 (Kafka before 4.0)."""
+
+    @pytest.fixture(autouse=True)
+    def without_features(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Connection, "feature", lambda *_: 0)
+
+    async def test_commits_and_aborts(
+        self, bootstrap: str, topic: str, sdk: SdkClients, name: str
+    ) -> None:
+        async with sdk.producer(bootstrap, transactional_id=name, linger_ms=0) as producer:
+            for number in range(6):
+                if number % 3 == 2:
+                    with pytest.raises(ZeroDivisionError):
+                        await fail_in(producer, topic, b"never", b"nor this")
+                    continue
+                async with InBlocks(producer):
+                    await producer.send_many(topic, [b"%d" % number] * 5, partition=0)
+                    await producer.send(topic, b"%d" % number, partition=1)
+                    await producer.send_offsets({(topic, 0): number}, name)
+        values = await committed_values(bootstrap, topic, sdk, 24)
+        assert sorted(values, key=str) == sorted([b"%d" % n for n in (0, 1, 3, 4)] * 6, key=str)
+        async with Admin(bootstrap) as admin:
+            committed = await admin.committed_offsets(name)
+        assert committed[TopicPartition(topic, 0)].offset == 4
+
+    async def test_a_later_producer_fences_this_one(
+        self, bootstrap: str, topic: str, sdk: SdkClients, name: str
+    ) -> None:
+        async with (
+            sdk.producer(bootstrap, transactional_id=name, linger_ms=0) as first,
+            sdk.producer(bootstrap, transactional_id=name, linger_ms=0) as second,
+        ):
+            await first.begin_transaction()
+            await first.send_and_wait(topic, b"left open", partition=0)
+            async with InBlocks(second):
+                await second.send(topic, b"1", partition=0)
+            with pytest.raises(ProducerFenced):
+                await first.commit_transaction()
+        assert await committed_values(bootstrap, topic, sdk, 1) == [b"1"]
 
 
 class TestAdministration:
