@@ -79,7 +79,10 @@ class CommittedOffsets:
     ) -> ErrorCode:
         """Store offsets, or delete them (None); return the error, if any."""
         if metadata.is_in_log:
-            return await self._log.save(metadata.group_id, offsets)
+            error = await self._log.save(metadata.group_id, offsets)
+            if error or not metadata.has_pending(offsets):
+                return error
+            return await self._registry.supersede(metadata, offsets.keys())
         return await self._registry.save_offsets(metadata, offsets)
 
     async def remove(self, metadata: GroupMetadata) -> ErrorCode:

@@ -1,6 +1,6 @@
 """A group in memory, its znodes, and the writes between the two."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from qbus.errors import ErrorCode
@@ -93,11 +93,23 @@ class GroupMetadata:
         """
         writing = self._pending_write()
         writing.change.offsets.update(offsets)
-        for producer, brought in list(self.pending.items()):
-            if not brought.keys().isdisjoint(offsets):
-                left = {place: at for place, at in brought.items() if place not in offsets}
-                self._set_pending(producer, left)
+        self._supersede(offsets)
         writing.done.append(done)
+
+    def has_pending(self, places: Iterable[TopicPartition]) -> bool:
+        """Whether transactions have brought offsets for one of these partitions."""
+        return any(place in brought for brought in self.pending.values() for place in places)
+
+    def supersede(self, places: Collection[TopicPartition], done: Done) -> None:
+        """What transactions have brought for these partitions does not count any more."""
+        self._pending_write().done.append(done)
+        self._supersede(places)
+
+    def _supersede(self, places: Collection[TopicPartition]) -> None:
+        for producer, brought in list(self.pending.items()):
+            if not brought.keys().isdisjoint(places):
+                left = {place: at for place, at in brought.items() if place not in places}
+                self._set_pending(producer, left)
 
     def save_pending(
         self, producer: ProducerEpoch, offsets: Mapping[TopicPartition, Offset], done: Done

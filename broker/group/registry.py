@@ -217,6 +217,15 @@ class GroupRegistry:
         self._writer.write(metadata)
         return await stored
 
+    async def supersede(
+        self, metadata: GroupMetadata, places: Collection[TopicPartition]
+    ) -> ErrorCode:
+        """Have what transactions have brought for partitions count no more; the error, if any."""
+        stored: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        metadata.supersede(places, partial(_resolve, stored))
+        self._writer.write(metadata)
+        return await stored
+
     async def end_pending(
         self,
         metadata: GroupMetadata,

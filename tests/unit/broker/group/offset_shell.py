@@ -51,12 +51,19 @@ class SharedLog:
 
     def mark(self, producer: Producer, *, committed: bool) -> None:
         """End a producer's transaction in every partition that it is open in."""
-        for index, entries in enumerate(self.entries):
-            open_ = [e for e in entries if e[0] == "record" and e[4] == producer]
-            if open_:
-                entries.append(("marker", producer, committed))
-                leader = self.brokers[self.leaders[index]]
-                leader.loaded[index].machine.marker(*producer, committed=committed)
+        for index in range(PARTITIONS):
+            self.mark_in(index, producer, committed=committed)
+
+    def mark_in(self, index: int, producer: Producer, *, committed: bool) -> None:
+        """The same in one partition."""
+        entries = self.entries[index]
+        if not any(entry[0] == "record" and entry[4] == producer for entry in entries):
+            return
+        entries.append(("marker", producer, committed))
+        shard = self.brokers[self.leaders[index]].loaded[index]
+        shard.machine.marker(*producer, committed=committed)
+        shard.partition.open.pop(producer[0], None)
+        shard.partition.tokens.pop(producer[0], None)
 
 
 class FakePartition:

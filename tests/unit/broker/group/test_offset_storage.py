@@ -476,6 +476,19 @@ class TestMovingToTheLog:
         assert await shell.offset("g", "t", 0) == 9
         assert not await is_unstable(shell)
 
+    async def test_a_commit_afterwards_counts_instead_of_what_a_transaction_brought_before(
+        self,
+    ) -> None:
+        shell = await alone()
+        await bring(shell, 9)
+        switch(shell, "log")
+        await shell.look()
+
+        await shell.groups.commit("g", {("t", 0): at(11)})
+        await shell.groups.end_transaction("g", P, 0, committed=True)
+
+        assert await shell.offset("g", "t", 0) == 11
+
 
 class TestMovingBackToTheStore:
     async def test_takes_what_is_in_the_log_along(self) -> None:
