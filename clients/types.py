@@ -178,18 +178,29 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member of a group and the partitions assigned to it."""
+    """A member of a group and the partitions assigned to it.
+
+    In a group of the consumer protocol (KIP-848) it has an ``epoch``, and ``target`` are the
+    partitions that it is to have; ``is_classic``: it speaks the classic protocol all the same.
+    """
 
     member_id: str
     instance_id: str | None
     client_id: str
     host: str
     assignment: tuple[TopicPartition, ...]
+    epoch: int | None = None
+    target: tuple[TopicPartition, ...] | None = None
+    is_classic: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group: its state, assignor, coordinator and members."""
+    """A group: its state, assignor, coordinator and members.
+
+    ``type``: "classic" or "consumer" (KIP-848). The latter has an ``epoch``, which counts its
+    changes.
+    """
 
     group: str
     state: str
@@ -197,6 +208,8 @@ class GroupDescription:
     protocol: str
     coordinator: Node
     members: tuple[MemberDescription, ...]
+    type: str = "classic"
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,10 @@ from qbus.errors import ApiError, ConfigError, ErrorCode
 from qbus.wire import ApiKey
 from qbus.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from qbus.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsResponse
+from qbus.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from qbus.wire.messages.create_partitions import CreatePartitionsResponse
 from qbus.wire.messages.create_topics import CreateTopicsResponse
 from qbus.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -656,8 +660,33 @@ class Admin:
         return sorted(listings, key=lambda listing: listing.group)
 
     async def describe_group(self, group: str) -> GroupDescription:
-        """Return a group; GROUP_ID_NOT_FOUND if it does not exist."""
+        """Return a group of either protocol; GROUP_ID_NOT_FOUND if it does not exist."""
+        try:
+            return await self._describe_classic_group(group)
+        except ApiError as error:
+            if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                raise
+            try:
+                return await self._describe_consumer_group(group)
+            except ApiError as other:
+                if other.code is ErrorCode.UNSUPPORTED_VERSION:  # an older broker
+                    raise error from None
+                raise
 
+    async def _describe_consumer_group(self, group: str) -> GroupDescription:
+        async def attempt() -> GroupDescription:
+            coordinator = await self._cluster.coordinator(group)
+            response: ConsumerGroupDescribeResponse = await self._cluster.ask_coordinator(
+                group,
+                ApiKey.CONSUMER_GROUP_DESCRIBE,
+                ConsumerGroupDescribeRequest(group_ids=[group]),
+            )
+            (found,) = response.groups
+            return messages.consumer_group_description(found, await self._node(coordinator))
+
+        return await retry_at_coordinator(self._cluster, group, attempt)
+
+    async def _describe_classic_group(self, group: str) -> GroupDescription:
         async def attempt() -> GroupDescription:
             coordinator = await self._cluster.coordinator(group)
             response: DescribeGroupsResponse = await self._cluster.ask_coordinator(

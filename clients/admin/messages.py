@@ -18,6 +18,8 @@ from qbus.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
 )
+from qbus.wire.messages.consumer_group_describe import Assignment
+from qbus.wire.messages.consumer_group_describe import DescribedGroup as ConsumerGroupDescribed
 from qbus.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -121,6 +123,8 @@ from .types import (
 )
 
 _CONSUMER_PROTOCOL = "consumer"
+_CLASSIC_MEMBER = 0
+"""The type of a member of a group of the consumer protocol that speaks the classic one."""
 _DEAD = "Dead"
 _OPEN_STATES = {"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
 _PREFERRED, _UNCLEAN = 0, 1
@@ -758,6 +762,45 @@ def _member(member: DescribedGroupMember, *, is_consumer: bool) -> MemberDescrip
         client_id=member.client_id,
         host=member.client_host,
         assignment=decode_assignment(bytes(member.member_assignment)) if is_consumer else (),
+    )
+
+
+def consumer_group_description(
+    found: ConsumerGroupDescribed, coordinator: Node
+) -> GroupDescription:
+    """Return a group of the consumer protocol as users see it; raises GROUP_ID_NOT_FOUND."""
+    check(found.error_code, found.error_message, of=f"group {found.group_id}")
+    return GroupDescription(
+        group=found.group_id,
+        state=found.group_state,
+        protocol_type=_CONSUMER_PROTOCOL,
+        protocol=found.assignor_name,
+        coordinator=coordinator,
+        members=tuple(
+            MemberDescription(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                host=member.client_host,
+                assignment=_assigned(member.assignment),
+                epoch=member.member_epoch,
+                target=_assigned(member.target_assignment),
+                is_classic=member.member_type == _CLASSIC_MEMBER,
+            )
+            for member in found.members
+        ),
+        type=_CONSUMER_PROTOCOL,
+        epoch=found.group_epoch,
+    )
+
+
+def _assigned(assignment: Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(
+            TopicPartition(topic.topic_name, index)
+            for topic in assignment.topic_partitions
+            for index in topic.partitions
+        )
     )
 
 

@@ -23,7 +23,7 @@ from qbus.records.codec import AsyncRuns
 
 from ..committed import fetch_committed
 from ..group.assignors import DEFAULT_ASSIGNORS, Assignor, assignors_of
-from ..group.options import Callback, Callbacks, GroupOptions
+from ..group.options import Callback, Callbacks, GroupOptions, GroupProtocol
 from ..idcs import Everywhere
 from ..net.cluster import Cluster
 from ..offsets import list_offsets
@@ -94,6 +94,8 @@ class Consumer:
         heartbeat_interval_ms: int = 3_000,
         max_poll_interval_ms: int = 300_000,
         rebalance_timeout_ms: int | None = None,
+        group_protocol: GroupProtocol = "classic",
+        remote_assignor: str | None = None,
         rack: str | None = None,
         on_assigned: Callback | None = None,
         on_revoked: Callback | None = None,
@@ -131,6 +133,11 @@ class Consumer:
         max_poll_interval_ms: a member that does not poll for longer leaves the group.
         rebalance_timeout_ms: how long a rebalance waits for members to poll; by default
             ``max_poll_interval_ms``.
+        group_protocol: "consumer" lets the broker assign the partitions (KIP-848): members come and
+            go without stopping the others. The broker sets session time-out and interval of
+            heartbeats then, and ``assignors`` are not used.
+        remote_assignor: with that protocol, how the broker shares out partitions: "uniform",
+            "range", or its default.
         rack: where this consumer runs, so that it may read from nearby replicas.
         on_assigned, on_revoked, on_lost: functions (with asyncio also coroutine functions) that
             take a list of partitions. A poll calls them when partitions come, before partitions go
@@ -178,6 +185,8 @@ class Consumer:
             max_poll_interval=max_poll_interval_ms / 1000,
             assignors=assignors_of(assignors),
             rack=rack,
+            protocol=group_protocol,
+            remote_assignor=remote_assignor,
             callbacks=Callbacks(on_assigned, on_revoked, on_lost),
         )
         at_once = _GROUP_ITERATED_RECORDS if group else _ITERATED_RECORDS

@@ -17,6 +17,7 @@ from ..errors import NoOffset
 from ..group.commits import Commits
 from ..group.options import GroupOptions
 from ..group.rebalance import Rebalance
+from ..group.reconciliation import Reconciliation
 from ..group.state import Phase
 from ..group.topics import SubscribedTopics, TopicSelection
 from ..net.cluster import Cluster
@@ -53,7 +54,7 @@ class ConsumerCoordinator:
         self._group = group
         self._changed = changed
         self._wanted: SubscribedTopics | None = None
-        self._rebalance: Rebalance | None = None
+        self._rebalance: Rebalance | Reconciliation | None = None
         self._commits = Commits(cluster, group.group, None) if group is not None else None
         self._task: asyncio.Task[None] | None = None
         self._failure: QbusError | None = None
@@ -77,7 +78,8 @@ class ConsumerCoordinator:
         if self._group is None:
             return
         if self._rebalance is None:
-            self._rebalance = Rebalance(
+            member = Reconciliation if self._group.protocol == "consumer" else Rebalance
+            self._rebalance = member(
                 self._cluster,
                 self._group,
                 self._assignment,

@@ -8,16 +8,34 @@ it with the new generation would set back the group's offsets.
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from qbus.errors import ApiError, ErrorCode, QbusError
 
 from ..committed import NO_MEMBER, Membership, try_commit
 from ..net.cluster import Cluster
 from ..types import OffsetAndMetadata, TopicPartition
-from .state import MemberState
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class CommittingState(Protocol):
+    """The place of a member that commits."""
+
+    @property
+    def membership(self) -> Membership:
+        """Who it is now."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether other members may have its partitions."""
+
+    @property
+    def may_commit(self) -> bool:
+        """Whether the coordinator accepts offsets now."""
+
+    def commit_refused(self, error: ApiError, sent: Membership) -> None:
+        """Handle a failed commit that was requested as ``sent``."""
 
 
 class _Commit(NamedTuple):
@@ -29,7 +47,7 @@ class _Commit(NamedTuple):
 class Commits:
     """Sends one request at a time; commits requested meanwhile share the next one."""
 
-    def __init__(self, cluster: Cluster, group: str, state: MemberState | None) -> None:
+    def __init__(self, cluster: Cluster, group: str, state: CommittingState | None) -> None:
         """``state``: of the member that commits; None: the consumer is no member."""
         self._cluster = cluster
         self._group = group
@@ -107,6 +125,20 @@ class Commits:
     async def _send(self, together: list[_Commit]) -> None:
         membership = together[0].membership
         offsets = {key: offset for commit in together for key, offset in commit.offsets.items()}
+        refused: dict[TopicPartition, ApiError] = {}
+        failure: QbusError | None = None
+        try:
+            refused = await self._try(offsets, membership)
+        except QbusError as error:
+            failure = error
+        for commit in together:
+            mine = (refused[partition] for partition in commit.offsets if partition in refused)
+            self._finish(commit, failure or next(mine, None))
+
+    async def _try(
+        self, offsets: Offsets, membership: Membership
+    ) -> dict[TopicPartition, ApiError]:
+        """Commit as a member of a generation; return the errors of what was refused."""
 
         def before_each() -> None:
             if self._state is not None and self._state.membership != membership:
@@ -114,17 +146,9 @@ class Commits:
                     ErrorCode.ILLEGAL_GENERATION, "the group has rebalanced since the commit began"
                 )
 
-        refused: dict[TopicPartition, ApiError] = {}
-        failure: QbusError | None = None
-        try:
-            refused = await try_commit(
-                self._cluster, self._group, offsets, membership, before_each=before_each
-            )
-        except QbusError as error:
-            failure = error
-        for commit in together:
-            mine = (refused[partition] for partition in commit.offsets if partition in refused)
-            self._finish(commit, failure or next(mine, None))
+        return await try_commit(
+            self._cluster, self._group, offsets, membership, before_each=before_each
+        )
 
     def _finish(self, commit: _Commit, error: QbusError | None) -> None:
         if isinstance(error, ApiError) and self._state is not None:

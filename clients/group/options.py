@@ -3,12 +3,14 @@
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from qbus.errors import ConfigError
 
 from ..types import TopicPartition
 from .assignors import DEFAULT_ASSIGNORS, Assignor, assignors_of
 
+GroupProtocol = Literal["classic", "consumer"]
 Callback = Callable[[list[TopicPartition]], Awaitable[None] | None]
 """A plain function or a coroutine function."""
 
@@ -57,6 +59,8 @@ class GroupOptions:
     max_poll_interval: a member that does not poll for longer leaves.
     rebalance_timeout: how long a rebalance waits for members.
     rack: where the member runs, for rack-aware assignors (KIP-881).
+    protocol: "classic", or "consumer": the broker assigns the partitions (KIP-848).
+    remote_assignor: the broker's assignor that the member asks for; None: the broker's choice.
     """
 
     group: str
@@ -68,6 +72,8 @@ class GroupOptions:
     assignors: tuple[Assignor, ...] = field(default_factory=lambda: assignors_of(DEFAULT_ASSIGNORS))
     rack: str | None = None
     callbacks: Callbacks = field(default_factory=Callbacks)
+    protocol: GroupProtocol = "classic"
+    remote_assignor: str | None = None
 
     def __post_init__(self) -> None:
         """Raise :class:`~qbus.errors.ConfigError` for options that cannot work."""
@@ -77,6 +83,10 @@ class GroupOptions:
             raise ConfigError("max_poll_interval_ms and rebalance_timeout_ms are more than 0")
         if self.instance_id == "":
             raise ConfigError("an instance_id is not empty")
+        if self.protocol not in get_args(GroupProtocol):
+            raise ConfigError(f"group_protocol is classic or consumer, not {self.protocol!r}")
+        if self.protocol == "classic" and self.remote_assignor is not None:
+            raise ConfigError("remote_assignor needs group_protocol='consumer'")
 
     @property
     def is_cooperative(self) -> bool:

@@ -124,6 +124,8 @@ def group_description(group: GroupDescription, offsets: Iterable[GroupOffset]) -
         "state": group.state,
         "protocol_type": group.protocol_type,
         "protocol": group.protocol,
+        "type": group.type,
+        "epoch": group.epoch,
         "coordinator": _node(group.coordinator.id),
         "members": [
             {
@@ -135,6 +137,9 @@ def group_description(group: GroupDescription, offsets: Iterable[GroupOffset]) -
                     {"topic": topic, "partition": partition}
                     for topic, partition in member.assignment
                 ],
+                "epoch": member.epoch,
+                "classic": member.is_classic,
+                "reconciled": member.target is None or member.target == member.assignment,
             }
             for member in group.members
         ],
