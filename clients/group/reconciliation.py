@@ -76,6 +76,7 @@ class Reconciliation:
         self._target: Assignment | None = None  # what it is to have, unless it has that
         self._acknowledges = False
         self._must_tell = True  # everything, as an answer may be lost
+        self._is_closing = False
         self._interval = _INTERVAL
         self._polled_at = 0.0
         self._backoff = Backoff()
@@ -107,13 +108,17 @@ class Reconciliation:
 
         Raises what callbacks raise.
         """
-        await self._stop()
+        self._is_closing = True
+        await self._stop_reconciling()
         try:
+            # Heartbeats go on, which bring the epoch that the last commit needs.
             if may_commit and not self.state.is_lost:
                 await self._commit(self._partitions.to_commit())
             await self.commits.drain()
+            await self._stop()
             await self._release(list(self._partitions))
         finally:
+            await self._stop()
             await self.commits.close()
             await self._leave()
 
@@ -125,11 +130,17 @@ class Reconciliation:
                 self._soon.set()
 
     async def _stop(self) -> None:
-        for task in (self._reconciling, self._beating):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-        self._reconciling = self._beating = None
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+            self._beating = None
+        await self._stop_reconciling()
+
+    async def _stop_reconciling(self) -> None:
+        if self._reconciling is not None:
+            self._reconciling.cancel()
+            await asyncio.gather(self._reconciling, return_exceptions=True)
+            self._reconciling = None
 
     # Heartbeats
 
@@ -197,7 +208,8 @@ class Reconciliation:
             self._interval = response.heartbeat_interval_ms / 1000
         if response.assignment is not None:
             self._target = response.assignment
-        if self._target is not None and self._reconciling is None:
+        may_reconcile = self._reconciling is None and not self._is_closing
+        if self._target is not None and may_reconcile:
             self._reconciling = asyncio.create_task(self._reconcile())
 
     def _owned(self) -> list[TopicPartitions]:
@@ -340,10 +352,7 @@ class Reconciliation:
         """Give up what others may have already, before joining again."""
         self._target = None
         self._acknowledges = False
-        if self._reconciling is not None:
-            self._reconciling.cancel()
-            await asyncio.gather(self._reconciling, return_exceptions=True)
-            self._reconciling = None
+        await self._stop_reconciling()
         await self._executor.run_in_poll(lambda: self._release(list(self._partitions)))
 
     async def _release(self, partitions: list[TopicPartition]) -> None:

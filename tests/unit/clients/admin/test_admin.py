@@ -3,8 +3,16 @@
 import pytest
 
 from qbus.clients import Admin, ConfigKind, ConfigSource, GroupOffset
+from qbus.clients.types import TopicPartition
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire import ApiKey
+from qbus.wire.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeResponse,
+    TopicPartitions,
+)
+from qbus.wire.messages.consumer_group_describe import DescribedGroup as ConsumerGroup
+from qbus.wire.messages.consumer_group_describe import Member as ConsumerMember
 from qbus.wire.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -79,9 +87,42 @@ async def test_a_dead_group_does_not_exist() -> None:
         broker.handlers[ApiKey.DESCRIBE_GROUPS] = lambda _: DescribeGroupsResponse(
             groups=[DescribedGroup(group_id="g", group_state="Dead")]
         )
+        broker.handlers[ApiKey.CONSUMER_GROUP_DESCRIBE] = lambda _: ConsumerGroupDescribeResponse(
+            groups=[ConsumerGroup(group_id="g", error_code=ErrorCode.GROUP_ID_NOT_FOUND)]
+        )
         with pytest.raises(ApiError) as caught:
             await admin.describe_group("g")
         assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_a_group_that_is_no_classic_one_is_described_all_the_same() -> None:
+    async with FakeBroker() as broker, Admin(broker.bootstrap) as admin:
+        broker.handlers[ApiKey.DESCRIBE_GROUPS] = lambda _: DescribeGroupsResponse(
+            groups=[DescribedGroup(group_id="g", group_state="Dead")]
+        )
+        topic = TopicPartitions(topic_name="t", partitions=[1, 0])
+        member = ConsumerMember(
+            member_id="m",
+            member_epoch=2,
+            target_assignment=Assignment(topic_partitions=[topic]),
+            member_type=1,
+        )
+        group = ConsumerGroup(
+            group_id="g",
+            group_state="Reconciling",
+            group_epoch=3,
+            assignor_name="uniform",
+            members=[member],
+        )
+        broker.handlers[ApiKey.CONSUMER_GROUP_DESCRIBE] = lambda _: ConsumerGroupDescribeResponse(
+            groups=[group]
+        )
+        described = await admin.describe_group("g")
+        assert (described.type, described.state, described.epoch) == ("consumer", "Reconciling", 3)
+        assert described.protocol == "uniform"
+        (found,) = described.members
+        assert (found.epoch, found.assignment, found.is_classic) == (2, (), False)
+        assert found.target == (TopicPartition("t", 0), TopicPartition("t", 1))
 
 
 async def test_groups_that_are_not_of_consumers_keep_their_secrets() -> None:

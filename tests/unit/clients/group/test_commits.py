@@ -59,7 +59,7 @@ class Coordinator:
             ]
         )
 
-    def forget_coordinator(self, group: str) -> None:
+    def forget_coordinator(self, group: str, kind: object = None) -> None:
         pass
 
     def sent(self) -> list[tuple[int, dict[int, int]]]:

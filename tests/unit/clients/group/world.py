@@ -81,7 +81,7 @@ class Network:
         if self._world.random.random() < self._world.loss:
             raise ConnectionFailed("cut")
 
-    def forget_coordinator(self, group: str) -> None:
+    def forget_coordinator(self, group: str, kind: object = None) -> None:
         """There is only one."""
 
     async def refresh(self, names: Iterable[str] | None) -> None:
