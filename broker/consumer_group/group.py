@@ -120,6 +120,11 @@ class ConsumerGroup:
         return self._state
 
     @property
+    def kind(self) -> str:
+        """What kind of group it is, for the log."""
+        return "a group of the consumer protocol (KIP-848): the broker assigns the partitions"
+
+    @property
     def members(self) -> Collection[Member]:
         """The members, for reading."""
         return self._members.values()

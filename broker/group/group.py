@@ -141,6 +141,11 @@ class Group:
                 self._reply(request, request.refuse(ErrorCode.UNKNOWN_MEMBER_ID))
         return self._effects
 
+    @property
+    def kind(self) -> str:
+        """What kind of group it is, for the log."""
+        return "a classic group: its members assign the partitions"
+
     def takes(self, request: Request) -> bool:
         """Whether the request belongs to the classic protocol."""
         return not isinstance(request, ConsumerHeartbeat)

@@ -25,6 +25,10 @@ class GroupMachine(Protocol):
         """The group's id."""
 
     @property
+    def kind(self) -> str:
+        """What kind of group it is, for the log."""
+
+    @property
     def state(self) -> GroupState:
         """The state, by the names that clients see."""
 

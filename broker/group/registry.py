@@ -354,7 +354,7 @@ class GroupRegistry:
 
     def _replace(self, metadata: GroupMetadata, successor: GroupMachine) -> None:
         """Give a group's place to its successor; what is parked has to come again."""
-        _log.info("group %r follows the other group protocol from now on", metadata.group_id)
+        _log.info("group %r is %s from now on", metadata.group_id, successor.kind)
         self._refuse(metadata.group.dissolve(ErrorCode.REBALANCE_IN_PROGRESS))
         metadata.group = successor
         metadata.since_ms = self._clock.time_ms()
