@@ -5,7 +5,7 @@ fields below; version 0, of older brokers, is read as well. Tags of Qbus's own c
 Kafka's tools pass over them.
 """
 
-from struct import Struct as Layout
+import struct
 from typing import Final
 
 from qbus.errors import QbusError, WireError
@@ -14,11 +14,12 @@ from qbus.wire.declare import Int8, Int16, Int32, Int64, String, Struct, field
 
 from .state import Place, State, Transaction
 
-_VERSION: Final = Layout(">h")
+_VERSION: Final = struct.Struct(">h")
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 1
 _GROUPS_TAG: Final = 10_000
 _LAST_EPOCH_TAG: Final = 10_001
+_MALFORMED: Final = (WireError, struct.error, ValueError, LookupError)
 
 
 class MalformedRecordError(QbusError):
@@ -67,7 +68,7 @@ def decode_key(key: bytes) -> str | None:
         if version != _KEY_VERSION:
             return None
         return decode(TransactionLogKey, version, key[_VERSION.size :]).transactional_id
-    except (WireError, ValueError, LookupError) as error:
+    except _MALFORMED as error:
         raise MalformedRecordError(f"a key of the transaction log is malformed: {error}") from error
 
 
@@ -104,7 +105,7 @@ def decode_value(transactional_id: str, value: bytes) -> Transaction:
             raise ValueError(f"its version is {version}")
         read = decode(TransactionLogValue, version, value[_VERSION.size :])
         state = State(read.transaction_status)
-    except (WireError, ValueError, LookupError) as error:
+    except _MALFORMED as error:
         raise MalformedRecordError(
             f"the transaction log's record of {transactional_id!r} is malformed: {error}"
         ) from error

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import confluent_kafka as ck
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
+from tests.support.isolated_reading import read_to_end
 from tests.support.qbus_cluster import NODES, QbusCluster
 from tests.support.waiting import wait_until
 from tests.support.zookeeper_process import missing
@@ -79,34 +81,6 @@ class Writer:
             producer.abort_transaction(_PATIENCE_S)
 
 
-def read(bootstrap: str) -> list[list[str]]:
-    """What each partition has for readers of committed records, up to its end."""
-    consumer = ck.Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "readers",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([ck.TopicPartition("t", index, 0) for index in range(PARTITIONS)])
-    found: list[list[str]] = [[] for _ in range(PARTITIONS)]
-    ended: set[int] = set()
-    deadline = time.monotonic() + _PATIENCE_S
-    while len(ended) < PARTITIONS:
-        assert time.monotonic() < deadline, "the ends are not reached"
-        message = consumer.poll(0.5)
-        if message is None:
-            continue
-        if message.error() is None:
-            found[message.partition()].append(message.value().decode())
-        elif message.error().code() == ck.KafkaError._PARTITION_EOF:
-            ended.add(message.partition())
-    consumer.close()
-    return found
-
-
 def is_stable(bootstrap: str) -> bool:
     """Whether nothing is open: readers of committed records get to the ends of the partitions."""
     consumer = ck.Consumer(
@@ -155,8 +129,8 @@ def run(directory: Path, kills: int, pause_s: float) -> None:
         finally:
             for writer in writers:
                 writer.stop()
-        wait_until(lambda: is_stable(bootstrap), _PATIENCE_S)
-        found = read(bootstrap)
+        wait_until(lambda: is_stable(bootstrap), "the ends of all transactions", _PATIENCE_S)
+        found = read_to_end(bootstrap, "t", PARTITIONS, "read_committed", _PATIENCE_S)
     assert all(sorted(one) == sorted(found[0]) for one in found), "a transaction is not whole"
     names = set(found[0])
     assert len(names) == len(found[0]), "a record is there twice"

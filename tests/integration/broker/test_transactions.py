@@ -1,14 +1,15 @@
 """Transactions of a client that nobody here wrote, on a broker that is a process of its own."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import confluent_kafka as ck
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.isolated_reading import read_to_end
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -51,31 +52,14 @@ def committed(broker: BrokerProcess) -> list[str]:
 
 
 def read(broker: BrokerProcess, isolation: str) -> list[str]:
-    consumer = ck.Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": "readers",
-            "isolation.level": isolation,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([ck.TopicPartition("t", index, 0) for index in range(2)])
-    found: list[str] = []
-    ended: set[int] = set()
-    deadline = time.monotonic() + _PATIENCE_S
-    while len(ended) < 2:
-        assert time.monotonic() < deadline, "the ends are not reached"
-        message = consumer.poll(0.5)
-        if message is None:
-            continue
-        error = message.error()
-        if error is None:
-            found.append(message.value().decode())
-        elif error.code() == ck.KafkaError._PARTITION_EOF:
-            ended.add(message.partition())
-    consumer.close()
-    return sorted(found)
+    """What readers of an isolation level find in both partitions."""
+    found = read_to_end(broker.bootstrap, "t", 2, isolation, _PATIENCE_S)
+    return sorted(value for values in found for value in values)
+
+
+def wait_for(broker: BrokerProcess, *values: str) -> None:
+    """Wait until exactly these are committed."""
+    wait_until(lambda: committed(broker) == sorted(values), "what is committed", _PATIENCE_S)
 
 
 def test_what_is_committed_is_read_and_what_is_aborted_is_not(broker: BrokerProcess) -> None:
@@ -86,7 +70,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(broker: BrokerProc
     writing.abort_transaction(_PATIENCE_S)
     send(writing, "c", "d")
     writing.commit_transaction(_PATIENCE_S)
-    wait_until(lambda: committed(broker) == ["a", "b", "c", "d"], _PATIENCE_S)
+    wait_for(broker, "a", "b", "c", "d")
     assert read(broker, "read_uncommitted") == ["a", "b", "c", "d", "x", "y"]
 
 
@@ -100,7 +84,7 @@ def test_a_commit_that_was_answered_survives_the_death_of_the_broker(
         broker.kill()  # as likely as not before the markers are written
         broker.start()
     expected = sorted(f"{name}{number}" for number in range(3) for name in "ab")
-    wait_until(lambda: committed(broker) == expected, _PATIENCE_S)
+    wait_for(broker, *expected)
 
 
 def test_an_open_transaction_survives_it_as_well(broker: BrokerProcess) -> None:
@@ -111,7 +95,7 @@ def test_an_open_transaction_survives_it_as_well(broker: BrokerProcess) -> None:
     assert committed(broker) == []
     writing.produce("t", b"c", partition=0)
     writing.commit_transaction(_PATIENCE_S)
-    wait_until(lambda: committed(broker) == ["a", "b", "c"], _PATIENCE_S)
+    wait_for(broker, "a", "b", "c")
 
 
 def test_one_whose_producer_is_gone_ends_with_its_time(broker: BrokerProcess) -> None:
@@ -119,7 +103,7 @@ def test_one_whose_producer_is_gone_ends_with_its_time(broker: BrokerProcess) ->
     writing = producer(broker)
     send(writing, "a", "b")
     writing.commit_transaction(_PATIENCE_S)
-    wait_until(lambda: committed(broker) == ["a", "b"], _PATIENCE_S)
+    wait_for(broker, "a", "b")
 
 
 def test_a_producer_that_another_one_replaced_is_fenced(broker: BrokerProcess) -> None:
@@ -131,7 +115,7 @@ def test_a_producer_that_another_one_replaced_is_fenced(broker: BrokerProcess) -
         former.commit_transaction(_PATIENCE_S)
     assert refused.value.args[0].fatal()
     later.commit_transaction(_PATIENCE_S)
-    wait_until(lambda: committed(broker) == ["a", "b"], _PATIENCE_S)
+    wait_for(broker, "a", "b")
 
 
 def test_interleaved_producers_never_hinder_each_other(broker: BrokerProcess) -> None:
@@ -151,7 +135,7 @@ def test_interleaved_producers_never_hinder_each_other(broker: BrokerProcess) ->
         for name in "ab"
         if (number + turn) % 2
     )
-    wait_until(lambda: committed(broker) == expected, _PATIENCE_S)
+    wait_for(broker, *expected)
 
 
 def test_offsets_that_a_transaction_commits_count_when_it_does(broker: BrokerProcess) -> None:

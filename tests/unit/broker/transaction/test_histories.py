@@ -133,8 +133,12 @@ class History:
         transaction = client.transaction
         partition = self.partitions[place]
         verified = partition.begin(producer)
-        added = self.attempt(lambda: self.shell.add(producer, place, name=client.name) or "added")
-        if added is None:
+
+        def add() -> bool:
+            self.shell.add(producer, place, name=client.name)
+            return True
+
+        if self.attempt(add) is None:
             return
 
         def append() -> None:
