@@ -113,6 +113,24 @@ def api_error(error_code: int, message: str | None = None, *, of: str | None = N
     return ApiError(code, message)
 
 
+_PASSING = frozenset(
+    {
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+    }
+)
+"""Errors that end a transaction, and that the next one need not meet."""
+
+
 class TransactionAborted(ApiError):  # noqa: N818 - what happened
     """A transaction could not be committed, and nothing of it is: do all of it again.
 
@@ -120,6 +138,11 @@ class TransactionAborted(ApiError):  # noqa: N818 - what happened
     """
 
     is_fatal: ClassVar[bool] = False
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the transaction, done again, may be committed; False: a record was refused."""
+        return self.code in _PASSING or self.code.retriable
 
 
 class TransactionFailed(ApiError):  # noqa: N818 - what happened

@@ -409,6 +409,22 @@ class TestFailure:
                 await producer.send("t", b"a")
             assert coordinator.committed == [[b"a"]]
 
+    @pytest.mark.parametrize(
+        ("code", "retriable"),
+        [
+            (ErrorCode.TRANSACTION_ABORTABLE, True),
+            (ErrorCode.ILLEGAL_GENERATION, True),
+            (ErrorCode.REQUEST_TIMED_OUT, True),
+            (ErrorCode.INVALID_RECORD, False),
+            (ErrorCode.MESSAGE_TOO_LARGE, False),
+            (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False),
+        ],
+    )
+    def test_what_helps_is_to_do_it_again_unless_a_record_was_refused(
+        self, code: ErrorCode, retriable: bool
+    ) -> None:
+        assert TransactionAborted(code).retriable is retriable
+
     async def test_a_record_that_expires_aborts_the_transaction(self) -> None:
         async with transactional(delivery_timeout_ms=300) as (producer, coordinator):
             coordinator.spoil(ApiKey.PRODUCE, *[losing_the_request] * 1000)
