@@ -233,3 +233,51 @@ def test_another_staging_topic_is_refused_while_the_query_lives(shipping: Shippi
     shipping.put(range(10, 20))
     with pytest.raises(Exception, match=r"qbus\.staging\.topic.*name that topic"):
         shipping.run(**{"qbus.staging.topic": "another"})
+
+
+class TestInTransactions:
+    """The same with ``qbus.transactions``, for readers of committed records."""
+
+    @staticmethod
+    def committed(broker: BrokerProcess, topic: str) -> Counter[bytes]:
+        with Consumer(
+            broker.bootstrap,
+            isolation_level="read_committed",
+            offset_reset="earliest",
+            consumer_timeout_ms=1000,
+        ) as consumer:
+            consumer.subscribe([topic])
+            return Counter(record.value or b"" for record in consumer)
+
+    def test_a_batch_that_spark_runs_again_is_written_once(
+        self, shipping: Shipping, broker: BrokerProcess, out: str
+    ) -> None:
+        in_transactions = {"qbus.transactions": "true"}
+        for start in (0, 1000, 2000):
+            shipping.put(range(start, start + 1000))
+        shipping.run(**in_transactions)
+        shipping.forget_commits_from(2)
+        shipping.put(range(3000, 4000))
+        shipping.run(**in_transactions)
+        assert self.committed(broker, out) == Counter(b"%d" % number for number in range(4000))
+        shipping.put(range(4000, 5000))
+        shipping.run()
+        assert self.committed(broker, out) == Counter(b"%d" % number for number in range(5000))
+
+    def test_a_task_that_fails_half_way_leaves_nothing_behind(
+        self, spark: "SparkSession", broker: BrokerProcess, save: Callable[..., None], out: str
+    ) -> None:
+        def fail_once(part: int, numbers: "Iterable[int]") -> "Iterator[tuple[str]]":
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            assert context is not None
+            for number in numbers:
+                if number % 2_500 == 1_500 and context.attemptNumber() == 0:
+                    raise RuntimeError("the first attempt fails")
+                yield (str(number),)
+
+        rows = spark.sparkContext.range(0, 5_000, 1, 2).mapPartitionsWithIndex(fail_once)
+        frame = spark.createDataFrame(rows, "value string")
+        save(frame, kafka_batch_size="2000", qbus_transactions="true")
+        assert self.committed(broker, out) == Counter(b"%d" % number for number in range(5_000))
