@@ -48,7 +48,7 @@ from .kafka.queue_leaders import QueueLeaders
 from .kafka.replica_sessions import ReplicaSessions
 from .kafka.share_requests import GroupQueues
 from .kafka.share_sessions import ShareSessions
-from .kafka.transaction_peers import TransactionPeers
+from .kafka.transaction_peers import TransactionPeers, peer_client
 from .log import LogConfig, LogManager
 from .metadata.cache import MetadataCache
 from .metadata.image import Event, Topic
@@ -233,7 +233,7 @@ def _transactions(
     stopping: AsyncExitStack,
 ) -> _Transactions:
     producer_ids = ProducerIds(store, config.node_id)
-    peers = TransactionPeers(config, metadata)
+    peers = TransactionPeers(config.node_id, partial(peer_client, config, metadata))
     coordinator = TransactionCoordinator(config, parts, producer_ids, peers)
     replicas.events.subscribe(coordinator.log)
     stopping.callback(peers.close)

@@ -5,12 +5,12 @@ connection of their own.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from qbus.config import BrokerConfig
 from qbus.errors import ApiError, ErrorCode, QbusError
-from qbus.wire import ApiKey
+from qbus.wire import ApiKey, Struct
 from qbus.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -46,15 +46,28 @@ _QUESTION_VERSION: Final = 5
 Answers = Mapping[Place | str, ErrorCode]
 
 
+class Peers(Protocol):
+    """A client of other brokers."""
+
+    async def send(
+        self, broker_id: int, api: ApiKey, version: int, message: Struct, timeout: float
+    ) -> Any:
+        """Send a request; the response. Raises PeerError."""
+
+    def close(self) -> None:
+        """Send nothing any more."""
+
+
 class TransactionPeers:
     """The way from the coordinator to partitions, groups and other coordinators."""
 
-    def __init__(self, config: BrokerConfig, metadata: MetadataCache) -> None:
-        self._config = config
-        self._metadata = metadata
+    def __init__(self, node_id: int, connect: Callable[[], Peers]) -> None:
+        """``connect`` makes a client of other brokers."""
+        self._node_id = node_id
+        self._connect = connect
         self._broker: Broker | None = None
-        self._markers: PeerClient | None = None
-        self._questions: PeerClient | None = None
+        self._markers: Peers | None = None
+        self._questions: Peers | None = None
         self._asked: dict[tuple[int, bool], list[_Asked]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -79,7 +92,7 @@ class TransactionPeers:
     async def write(self, broker: int, markers: Sequence[Marker]) -> Told:
         """See :class:`~qbus.broker.transaction.markers.MarkerTransport`."""
         writable = [_writable(marker) for marker in markers]
-        if broker == self._config.node_id:
+        if broker == self._node_id:
             from .handlers.write_txn_markers import write_markers  # noqa: PLC0415 - if needed
 
             return _told(await write_markers(self._own, writable))
@@ -99,7 +112,7 @@ class TransactionPeers:
         coordinator = await self._own.groups.find_coordinator(group)
         if coordinator is None:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if coordinator.id == self._config.node_id:
+        if coordinator.id == self._node_id:
             await self._own.groups.end_transaction(group, producer_id, epoch, committed=committed)
             return
         if self._markers is None:
@@ -129,7 +142,7 @@ class TransactionPeers:
         coordinator = await self._own.transactions.coordinator(question.transactional_id)
         if coordinator is None:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if coordinator.id == self._config.node_id:
+        if coordinator.id == self._node_id:
             return await self._own.transactions.answer(question, add=add)
         loop = asyncio.get_running_loop()
         asked = _Asked(question, loop.create_future())
@@ -169,17 +182,18 @@ class TransactionPeers:
             for one, result in zip(asked, results, strict=True):
                 one.answer(result)
 
-    def _connect(self) -> PeerClient:
-        config = self._config
-        return PeerClient(
-            self._metadata,
-            PeerSettings(
-                client_id=f"broker-{config.node_id}",
-                connect_timeout_s=config.replica_socket_timeout_ms / 1000,
-                backoff_s=config.replica_fetch_backoff_ms / 1000,
-                max_frame=config.socket_request_max_bytes,
-            ),
-        )
+
+def peer_client(config: BrokerConfig, metadata: MetadataCache) -> PeerClient:
+    """A client of other brokers, as the coordinator needs it."""
+    return PeerClient(
+        metadata,
+        PeerSettings(
+            client_id=f"broker-{config.node_id}",
+            connect_timeout_s=config.replica_socket_timeout_ms / 1000,
+            backoff_s=config.replica_fetch_backoff_ms / 1000,
+            max_frame=config.socket_request_max_bytes,
+        ),
+    )
 
 
 class _Asked:
