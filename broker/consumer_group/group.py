@@ -193,7 +193,7 @@ class ConsumerGroup:
         for member in self._members.values():
             if member.encoded is None:
                 member.encoded = encode_member(member)
-            nodes[member_path(member.member_id)] = member.encoded
+            nodes[member.path] = member.encoded
         return nodes
 
     # What happens
@@ -586,6 +586,7 @@ class ConsumerGroup:
             )
 
     def _enter(self, member: Member) -> None:
+        member.path = member_path(member.member_id)
         self._members[member.member_id] = member
         if member.instance_id is not None:
             self._instances[member.instance_id] = member.member_id

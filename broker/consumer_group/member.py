@@ -60,6 +60,7 @@ class Member:
     deadline: when its session ends; revoke_by: when it must have given up what it is to, or, of a
         classic member, have joined again. Monotonic seconds; they are not stored.
     told: what the last response told it.
+    path, encoded: where and how it is stored; None: it changed since.
     """
 
     member_id: str
@@ -82,6 +83,7 @@ class Member:
     deadline: float = math.inf
     revoke_by: float = math.inf
     told: Partitions | None = None
+    path: str = field(default="", repr=False)
     encoded: bytes | None = field(default=None, repr=False)
 
     @property

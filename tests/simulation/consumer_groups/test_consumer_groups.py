@@ -159,7 +159,7 @@ class History:
             assert sorted(read) == (list(range(size)) if readers else [])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_partition_has_one_reader_at_all_times(seed: int) -> None:
     history = History(seed, members=8, t=6, u=3)
     for _ in range(1500):
@@ -167,9 +167,8 @@ def test_a_partition_has_one_reader_at_all_times(seed: int) -> None:
     history.calm_down()
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_so_it_has_with_a_hundred_members(seed: int) -> None:
-    history = History(1000 + seed, members=100, t=150, u=60)
+def test_so_it_has_with_a_hundred_members() -> None:
+    history = History(1000, members=100, t=150, u=60)
     for _ in range(100):
         history.add()
     for _ in range(4000):
