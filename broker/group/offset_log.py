@@ -5,12 +5,13 @@ A group's coordinator is the leader of the partition that the group's id is hash
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from qbus.config import BrokerConfig
 from qbus.errors import ApiError, ErrorCode
 from qbus.names import OFFSETS_TOPIC
 
-from ..internal_logs import InternalLog, InternalTopic, suitable
+from ..internal_logs import InternalLog, InternalTopic, Outcome, Producer, suitable
 from ..metadata.image import BrokerInfo, Topic
 from ..partition.partition import Partition
 from .offset_machine import NOTHING_COMMITTED, Committed, OffsetsMachine, change, read
@@ -119,7 +120,7 @@ class OffsetLog:
         Raises:
             ApiError: retriable, here or at another broker.
         """
-        return await self._log.ask(group_id, lambda machine, _: read(group_id, machine))
+        return await self._log.ask(group_id, lambda machine, _: read(machine, group_id))
 
     async def save(
         self, group_id: str, offsets: Mapping[TopicPartition, Offset | None]
@@ -128,7 +129,7 @@ class OffsetLog:
         if not offsets:
             return ErrorCode.NONE
         try:
-            await self._log.submit(group_id, lambda _, now_ms: change(group_id, offsets, now_ms))
+            await self._log.submit(group_id, partial(_change, group_id, offsets, None))
         except ApiError as error:
             return error.code
         return ErrorCode.NONE
@@ -161,7 +162,15 @@ class OffsetLog:
             check_storage()
             partition.check_transaction(producer_id, epoch, verification)
 
-        producer = (producer_id, epoch)
-        await self._log.ask(
-            group_id, lambda _, now_ms: change(group_id, offsets, now_ms, producer), check=check
-        )
+        operation = partial(_change, group_id, offsets, (producer_id, epoch))
+        await self._log.ask(group_id, operation, check=check)
+
+
+def _change(
+    group_id: str,
+    offsets: Mapping[TopicPartition, Offset | None],
+    producer: Producer | None,
+    machine: OffsetsMachine,
+    now_ms: int,
+) -> Outcome[None]:
+    return change(machine, now_ms, group_id, offsets, producer)

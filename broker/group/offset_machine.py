@@ -25,6 +25,7 @@ from .offsets import Offset, Offsets, TopicPartition
 _log = logging.getLogger(__name__)
 
 _NO_OFFSETS: Final[Offsets] = {}
+_MOST_EXPECTED: Final = 100_000
 _NOTHING: Final = frozenset[TopicPartition]()
 
 
@@ -80,6 +81,7 @@ class OffsetsMachine:
         """``partition``: its index, for the log."""
         self._partition = partition
         self._groups: dict[str, _GroupOffsets] = {}
+        self._written: dict[bytes, Offset] = {}
         self._transactions: dict[int, set[str]] = {}  # the groups of each open one, by producer
 
     # As a shard's state
@@ -104,7 +106,9 @@ class OffsetsMachine:
         """Take in a record; one that is about something else, or malformed, changes nothing."""
         try:
             about = decode_key(key)
-            committed = None if value is None else decode_value(value)
+            committed = None
+            if value is not None:
+                committed = self._written.pop(value, None) or decode_value(value)
         except MalformedOffsetError as error:
             where = f"{OFFSETS_TOPIC}-{self._partition}"
             _log.error("a record of %s at offset %d is skipped: %s", where, offset, error)
@@ -122,6 +126,12 @@ class OffsetsMachine:
             brought[place] = _Pending(committed, offset)
             self._transactions.setdefault(producer[0], set()).add(about.group)
         self._forget_if_empty(about.group)
+
+    def expect(self, value: bytes, offset: Offset) -> None:
+        """A record with this value is about to be replayed: it need not be decoded."""
+        if len(self._written) >= _MOST_EXPECTED:
+            self._written.clear()
+        self._written[value] = offset
 
     def marker(self, producer_id: int, epoch: int, *, committed: bool) -> None:  # noqa: ARG002
         """End a transaction: what it brought counts or is dropped."""
@@ -170,16 +180,17 @@ class OffsetsMachine:
             yield group_id, group.offsets
 
 
-def read(group_id: str, machine: OffsetsMachine) -> Outcome[Committed]:
+def read(machine: OffsetsMachine, group_id: str) -> Outcome[Committed]:
     """Read the offsets of a group as they are now."""
     offsets = {topic: dict(some) for topic, some in machine.offsets(group_id).items()}
     return Outcome(Committed(offsets, machine.unstable(group_id)))
 
 
 def change(
+    machine: OffsetsMachine,
+    now_ms: int,
     group_id: str,
     offsets: Mapping[TopicPartition, Offset | None],
-    now_ms: int,
     producer: Producer | None = None,
 ) -> Outcome[None]:
     """Store offsets of a group, or delete them (None); with a ``producer``, in its transaction.
@@ -190,6 +201,8 @@ def change(
     for (topic, partition), offset in offsets.items():
         value = None
         if offset is not None:
-            value = encode_value(offset if offset[3] else offset._replace(committed_at=now_ms))
+            dated = offset if offset[3] else offset._replace(committed_at=now_ms)
+            value = encode_value(dated)
+            machine.expect(value, dated)
         records.append((encode_key(group_id, topic, partition), value))
     return Outcome(None, records, producer=producer)

@@ -8,6 +8,7 @@ which is Qbus's own, the time at which the offset expires as tagged field 10000.
 read. No value: the offset is deleted.
 """
 
+from functools import lru_cache
 from struct import Struct, error
 from typing import Final, NamedTuple
 
@@ -19,7 +20,9 @@ _SHORT: Final = Struct(">h")
 _INT: Final = Struct(">i")
 _LONG: Final = Struct(">q")
 _FIXED: Final = Struct(">hqi")  # version, offset, leader epoch
+_COMMON: Final = Struct(">hqiBqBBB16s")  # the whole value, without metadata and with a topic's id
 
+_KEYS: Final = 20_000  # remembered in both forms: the same are committed over and over
 _KEY_VERSION: Final = 1
 _KEY_VERSIONS: Final = (0, 1)
 _CLASSIC: Final = 3
@@ -43,6 +46,7 @@ class OffsetKey(NamedTuple):
     partition: int
 
 
+@lru_cache(maxsize=_KEYS)
 def encode_key(group: str, topic: str, partition: int) -> bytes:
     """Encode the key of an offset's record."""
     name, of = group.encode(), topic.encode()
@@ -58,6 +62,7 @@ def encode_key(group: str, topic: str, partition: int) -> bytes:
     )
 
 
+@lru_cache(maxsize=_KEYS)
 def decode_key(key: bytes) -> OffsetKey | None:
     """Decode a record's key; None: the record is about something else than an offset.
 
@@ -78,8 +83,13 @@ def decode_key(key: bytes) -> OffsetKey | None:
 
 def encode_value(offset: Offset) -> bytes:
     """Encode a committed offset, in the oldest version that has all of it."""
-    metadata = offset.metadata.encode()
-    if offset.topic_id == NO_TOPIC_ID and offset.expires_at is None:
+    position, leader_epoch, text, committed_at, expires_at, topic_id = offset
+    if not text and expires_at is None and topic_id != NO_TOPIC_ID:  # as nearly all are
+        return _COMMON.pack(
+            _FLEXIBLE, position, leader_epoch, 1, committed_at, 1, _TOPIC_ID_TAG, 16, topic_id
+        )
+    metadata = text.encode()
+    if topic_id == NO_TOPIC_ID and expires_at is None:
         fixed = _FIXED.pack(_CLASSIC, offset.offset, offset.leader_epoch)
         length = _SHORT.pack(len(metadata))
         return b"".join((fixed, length, metadata, _LONG.pack(offset.committed_at)))

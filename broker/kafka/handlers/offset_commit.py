@@ -59,22 +59,26 @@ def _take(
     topic = by_ids.get(wanted.topic_id) if by_id else topics.get(wanted.name)
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     answer = OffsetCommitResponseTopic(name=wanted.name, topic_id=wanted.topic_id)
+    if topic is None:
+        refused = unknown
+    elif not context.allows(Operation.READ, topic_resource(topic.name)):
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    else:
+        refused = ErrorCode.NONE
     limit = broker.config.offset_metadata_max_bytes
     for partition in wanted.partitions:
-        error = unknown if topic is None else _refusal(topic, partition, limit)
-        if topic is not None and not context.allows(Operation.READ, topic_resource(topic.name)):
-            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if topic is not None and not error:
-            offsets[topic.name, partition.partition_index] = Offset(
-                partition.committed_offset,
-                partition.committed_leader_epoch,
-                partition.committed_metadata or "",
-                topic_id=topic.id,
-            )
+        error, index = refused, partition.partition_index
+        if topic is not None and not refused:
+            error = _refusal(topic, partition, limit)
+            if not error:
+                offsets[topic.name, index] = Offset(
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata or "",
+                    topic_id=topic.id,
+                )
         answer.partitions.append(
-            OffsetCommitResponsePartition(
-                partition_index=partition.partition_index, error_code=error
-            )
+            OffsetCommitResponsePartition(partition_index=index, error_code=error)
         )
     return answer
 
@@ -82,7 +86,8 @@ def _take(
 def _refusal(topic: "Topic", partition: OffsetCommitRequestPartition, limit: int) -> ErrorCode:
     if not 0 <= partition.partition_index < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len((partition.committed_metadata or "").encode()) > limit:
+    metadata = partition.committed_metadata
+    if metadata and len(metadata.encode()) > limit:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 

@@ -98,7 +98,8 @@ def _refusal(
 ) -> ErrorCode:
     if topic is None or not 0 <= partition.partition_index < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len((partition.committed_metadata or "").encode()) > limit:
+    metadata = partition.committed_metadata
+    if metadata and len(metadata.encode()) > limit:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 

@@ -31,7 +31,7 @@ class Scene:
             place: None if offset is None else Offset(offset, committed_at=1)
             for place, offset in at.items()
         }
-        outcome = change(group, offsets, 5, producer)
+        outcome = change(self.machine, 5, group, offsets, producer)
         for key, value in outcome.records:
             position = next(self._positions)
             self.log.append((key, value, position, outcome.producer))
@@ -42,7 +42,7 @@ class Scene:
         self.machine.marker(*producer, committed=committed)
 
     def at(self, group: str) -> dict[TopicPartition, int]:
-        offsets = read(group, self.machine).answer.offsets
+        offsets = read(self.machine, group).answer.offsets
         return {
             (topic, partition): offset.offset
             for topic, some in offsets.items()
@@ -50,7 +50,7 @@ class Scene:
         }
 
     def unstable(self, group: str) -> set[TopicPartition]:
-        return set(read(group, self.machine).answer.unstable)
+        return set(read(self.machine, group).answer.unstable)
 
 
 class TestCommits:
@@ -74,18 +74,30 @@ class TestCommits:
         assert scene.machine.group_ids() == []
 
     def test_without_a_time_get_that_of_the_append(self) -> None:
-        (record,) = change("g", {("t", 0): Offset(1)}, 77).records
+        (record,) = change(OffsetsMachine(), 77, "g", {("t", 0): Offset(1)}).records
 
         assert record == (encode_key("g", "t", 0), encode_value(Offset(1, committed_at=77)))
 
     def test_that_were_read_do_not_change_afterwards(self) -> None:
         scene = Scene()
         scene.commit("g", {("t", 0): 5})
-        before = read("g", scene.machine).answer
+        before = read(scene.machine, "g").answer
 
         scene.commit("g", {("t", 0): 6})
 
         assert before.offsets["t"][0].offset == 5
+
+    def test_that_are_lost_before_they_are_replayed_are_not_remembered_for_ever(self) -> None:
+        """The log may refuse what was about to be written."""
+        scene = Scene()
+        value = encode_value(Offset(7, committed_at=5))
+        scene.machine.expect(value, Offset(7, committed_at=5))
+
+        scene.commit("g", {("t", 0): 5})
+        scene.machine.replay(encode_key("g", "t", 1), value, 9, 5, None)
+        scene.machine.replay(encode_key("g", "t", 2), value, 10, 5, None)
+
+        assert scene.at("g") == {("t", 0): 5, ("t", 1): 7, ("t", 2): 7}
 
 
 class TestTransactions:
