@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from qbus.aio import Admin, Producer
-from qbus.clients import ProducerFenced, TransactionAborted
+from qbus.clients import HangingTransaction, ProducerFenced, TransactionAborted
 from qbus.clients.net.connection import Connection
 from qbus.clients.types import GroupMetadata, TopicPartition
 from qbus.errors import QbusError
@@ -394,3 +394,34 @@ class TestAdministration:
             ]
             assert producers[0].transaction_start == 0
             await producer.commit_transaction()
+
+    async def test_one_is_aborted_past_its_coordinator(
+        self, bootstrap: str, topic: str, sdk: SdkClients, name: str
+    ) -> None:
+        """As is done with one that hangs: its partition alone hears of it."""
+        place = TopicPartition(topic, 0)
+        async with (
+            sdk.producer(bootstrap, transactional_id=name, linger_ms=0) as producer,
+            sdk.admin(bootstrap) as admin,
+            sdk.consumer(bootstrap, **READ_COMMITTED) as consumer,
+        ):
+            await producer.begin_transaction()
+            await producer.send_and_wait(topic, b"never", partition=0)
+            (state,) = (await admin.describe_producers([place]))[place]
+            assert (await consumer.end_offsets([place]))[place] == 0
+            await admin.abort_transaction(
+                HangingTransaction(
+                    topic=topic,
+                    partition=0,
+                    start_offset=state.transaction_start,
+                    producer_id=state.producer_id,
+                    producer_epoch=state.epoch,
+                    coordinator_epoch=state.coordinator_epoch,
+                    last_timestamp=state.last_timestamp,
+                )
+            )
+            assert (await consumer.end_offsets([place]))[place] == 2
+            (state,) = (await admin.describe_producers([place]))[place]
+            assert state.transaction_start == -1
+            await producer.abort_transaction()
+        assert await committed_values(bootstrap, topic, sdk, 0) == []
