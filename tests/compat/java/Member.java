@@ -5,11 +5,14 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.SubscriptionPattern;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.UnknownMemberIdException;
 import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
@@ -56,6 +59,8 @@ class Member {
             run(consumer);
         } catch (WakeupException stopped) {
             // it leaves
+        } catch (KafkaException error) {
+            System.out.println("failed " + error);
         } finally {
             consumer.close();
         }
@@ -64,7 +69,12 @@ class Member {
     private static void run(KafkaConsumer<byte[], byte[]> consumer) throws Exception {
         Set<TopicPartition> told = Set.of();
         while (true) {
-            ConsumerRecords<byte[], byte[]> polled = consumer.poll(Duration.ofMillis(100));
+            ConsumerRecords<byte[], byte[]> polled;
+            try {
+                polled = consumer.poll(Duration.ofMillis(100));
+            } catch (UnknownMemberIdException fenced) {
+                continue; // it was fenced just when it asked for offsets, and joins again
+            }
             Set<TopicPartition> assigned = Set.copyOf(consumer.assignment());
             if (!assigned.equals(told)) {
                 told = assigned;
@@ -81,8 +91,8 @@ class Member {
                 consumer.commitSync();
                 tellOf(polled);
                 throw stopped;
-            } catch (org.apache.kafka.clients.consumer.CommitFailedException refused) {
-                continue; // its next owner reads them again
+            } catch (CommitFailedException refused) {
+                continue; // their next owner reads them again
             }
             tellOf(polled);
         }

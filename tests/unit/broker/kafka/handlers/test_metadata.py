@@ -148,6 +148,14 @@ async def test_finds_topics_by_id(plane: MetadataPlane, version: int) -> None:
     assert second.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
+async def test_an_empty_name_beside_an_id_is_none(plane: MetadataPlane) -> None:
+    """Kafka's client asks so for what a group of the consumer protocol assigns it."""
+    known = plane.metadata.topics["u"].id
+    request = MetadataRequest(topics=[MetadataRequestTopic(topic_id=known, name="")])
+    (found,) = (await ask(plane, 12, request)).topics
+    assert (found.name, found.error_code) == ("u", ErrorCode.NONE)
+
+
 async def test_a_topic_is_named_one_way_and_by_id_only_where_that_works(
     plane: MetadataPlane,
 ) -> None:
