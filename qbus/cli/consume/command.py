@@ -47,6 +47,11 @@ from qbus.cli.parameters import IntRange, Position, group_name, position, separa
     help="Stop after the records that were there at the start: --until latest.",
 )
 @click.option(
+    "--committed",
+    is_flag=True,
+    help="Only records outside of transactions and of committed ones; open ones are waited for.",
+)
+@click.option(
     "--skip-corrupt",
     is_flag=True,
     help="Skip batches that cannot be read, and say so on stderr, instead of stopping there.",
@@ -74,6 +79,7 @@ async def consume(
     until: Position | None,
     count: int | None,
     exit_at_end: bool,
+    committed: bool,
     skip_corrupt: bool,
     form: str,
     template: str | None,
@@ -120,7 +126,13 @@ async def consume(
     async with (
         StdoutWriter() as writer,
         Reading(
-            bootstrap, selection, group, start, until=stop, skip_corrupt=skip_corrupt
+            bootstrap,
+            selection,
+            group,
+            start,
+            until=stop,
+            skip_corrupt=skip_corrupt,
+            committed=committed,
         ) as reading,
     ):
         await reading.open()

@@ -55,6 +55,7 @@ class Reading:
         *,
         until: Position | None = None,
         skip_corrupt: bool = False,
+        committed: bool = False,
     ) -> None:
         self._bootstrap = bootstrap
         self._selection = selection
@@ -68,6 +69,7 @@ class Reading:
             offset_reset="latest" if self._start.kind == "latest" else "earliest",
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             client_id="qbus-consume",
+            isolation_level="read_committed" if committed else "read_uncommitted",
         )
         self._stops = StopOffsets(self._consumer, until)
         self._done: dict[TopicPartition, int] = {}

@@ -59,6 +59,22 @@ def test_an_open_transaction(qbus: Qbus, topic: str, group: str, producer: Produ
     )
 
 
+def test_committed_records_are_printed_on_request(
+    qbus: Qbus, topic: str, producer: Producer
+) -> None:
+    for value in (b"1", b"aborted", b"2"):
+        producer.begin_transaction()
+        producer.send_and_wait(topic, value, partition=0)
+        (producer.abort_transaction if value == b"aborted" else producer.commit_transaction)()
+    producer.begin_transaction()
+    producer.send_and_wait(topic, b"open", partition=0)
+    place = ("consume", topic, "--partition", "0", "--exit-at-end")
+    assert qbus(*place, "--committed") == b"1\n2\n"
+    assert qbus(*place) == b"1\naborted\n2\nopen\n"
+    producer.commit_transaction()
+    wait_until(lambda: qbus(*place, "--committed") == b"1\n2\nopen\n", "the marker")
+
+
 def test_a_transaction_is_aborted_by_its_id(
     qbus: Qbus, topic: str, group: str, producer: Producer
 ) -> None:
