@@ -43,8 +43,6 @@ CONFIG = LogConfig(
     file_delete_delay_ms=60_000,
 )
 PRODUCER = 7
-_RANDOM_CRASHES = 3
-_OF_NAMES = {"rename", "sync directory", "remove"}
 _SMALL = Buffers(24 * 24, 0.9, 400)
 
 Items = list[tuple[int, bytes | None, bytes | None]]
@@ -201,7 +199,10 @@ def check_goes_on(manager: LogManager, log: Log) -> None:
     manager.close()
 
 
-def test_every_state_opens_with_all_that_was_there() -> None:
+@pytest.mark.parametrize(
+    "random_crashes", [1, pytest.param(20, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
+)
+def test_every_state_opens_with_all_that_was_there(random_crashes: int) -> None:
     files = SimulatedFiles()
     subject = Subject(files)
     points = 0
@@ -209,10 +210,10 @@ def test_every_state_opens_with_all_that_was_there() -> None:
     def crash(kind: str, path: str) -> None:
         nonlocal points
         points += 1
-        is_of_compaction = ".cleaned" in path or ".swap" in path or kind in _OF_NAMES
-        if points % 3 and not is_of_compaction:  # the others are tried elsewhere
+        is_of_compaction = ".cleaned" in path or ".swap" in path
+        if points % 10 and not is_of_compaction:  # the others are tried elsewhere
             return
-        seeds = range(points * _RANDOM_CRASHES, (points + 1) * _RANDOM_CRASHES)
+        seeds = range(points * random_crashes, (points + 1) * random_crashes)
         choices: list[Choice] = [NothingKept(), EverythingKept(), DataKept(), NamesKept()]
         files.observe = lambda kind, path: None
         for choice in [*choices, *(RandomKept(seed) for seed in seeds)]:

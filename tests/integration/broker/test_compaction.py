@@ -71,7 +71,10 @@ def read(broker: BrokerProcess) -> list[tuple[int, bytes | None, bytes | None]]:
     return found
 
 
-@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "codec",
+    ["lz4", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("none", "zstd"))],
+)
 def test_a_table_shrinks_to_its_newest_records(broker: BrokerProcess, codec: str) -> None:
     create(broker)
     expected = fill(broker, ROUNDS, codec)

@@ -380,7 +380,7 @@ _STEPS = st.lists(
         st.tuples(st.just("cut"), st.integers(0, 10)),
     ),
     min_size=3,
-    max_size=25,
+    max_size=16,
 )
 
 
@@ -465,7 +465,7 @@ def _forget(model: Model, end: int) -> None:
     }
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_STEPS)
 def test_any_life_of_a_log(tmp_path_factory: pytest.TempPathFactory, steps: Any) -> None:
     run(steps, tmp_path_factory.mktemp("topic-0"))
