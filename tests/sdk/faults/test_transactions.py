@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from .test_broker_killed import kill_and_restart
 from .test_cut_connections import SEEDS, cut_at_random
 
 TRANSACTIONS = 60
-QUICK = {"linger_ms": 0, "retry_backoff_ms": 10, "retry_backoff_max_ms": 50}
+QUICK: dict[str, Any] = {"linger_ms": 0, "retry_backoff_ms": 10, "retry_backoff_max_ms": 50}
 
 
 class Rollback(Exception):  # noqa: N818 - what the work decides
