@@ -44,6 +44,9 @@ class JobSettings:
     def __init__(self, read: Callable[[], GroupSettings]) -> None:
         """``read`` returns the group's settings in force."""
         self._read = read
+        # Of one record they are asked for several times, one after the other.
+        self._headers: Sequence[tuple[str, bytes | None]] = ()
+        self._options: JobOptions | None = None
 
     @property
     def group(self) -> GroupSettings:
@@ -52,7 +55,11 @@ class JobSettings:
 
     def options_of(self, headers: Sequence[tuple[str, bytes | None]]) -> JobOptions:
         """What a record's headers say of it as a job."""
-        return read_options(headers, max(self._read().lock_ms // 1000, 1))
+        options = self._options
+        if options is None or headers is not self._headers or options.ttl is None:
+            options = read_options(headers, max(self._read().lock_ms // 1000, 1))
+            self._headers, self._options = headers, options
+        return options
 
     def is_at_most_once(self, record: ConsumerRecord) -> bool:
         """Whether it is never given out again."""
