@@ -82,6 +82,7 @@ class GroupPaths:
         self.owners = f"{self.group}/owners"
         self.offsets = f"{self.group}/offsets"
         self.pending = f"{self.group}/pending"
+        self._topics: dict[str, str] = {}
 
     def fence(self, name: str) -> str:
         """The node of the fence ``name``."""
@@ -97,7 +98,10 @@ class GroupPaths:
 
     def committed_topic(self, topic: str) -> str:
         """The folder of a topic's offsets."""
-        return f"{self.offsets}/{escape(topic)}"
+        folder = self._topics.get(topic)
+        if folder is None:
+            folder = self._topics[topic] = f"{self.offsets}/{escape(topic)}"
+        return folder
 
     def transaction(self, producer: ProducerEpoch) -> str:
         """The node of the offsets that a producer's open transaction brings."""
