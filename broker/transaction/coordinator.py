@@ -104,6 +104,7 @@ class TransactionCoordinator:
         self._producer_ids = producer_ids
         self._peers = peers
         self._clock = parts.clock
+        self._metadata = parts.metadata
         self.counts = TransactionCounts()
         self.markers = MarkerSender(parts.metadata, peers)
         self.log: InternalLog[TransactionMachine] = InternalLog(
@@ -191,9 +192,15 @@ class TransactionCoordinator:
     ) -> None:
         """Make partitions, and offsets of groups, a part of the producer's transaction.
 
-        Raises ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+        Raises ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS;
+        UNKNOWN_TOPIC_OR_PARTITION for what this broker does not know, be it that it hears of it
+        later than the partition's leader: it would take it for deleted when the transaction ends.
         """
         _check_id(transactional_id)
+        for topic, index in partitions:
+            known = self._metadata.topics.get(topic)
+            if known is None or not 0 <= index < len(known.partitions):
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index}")
         wanted = Participants(frozenset(partitions), frozenset(groups))
 
         def add(machine: TransactionMachine, now_ms: int) -> Outcome[None]:

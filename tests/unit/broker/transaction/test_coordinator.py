@@ -164,6 +164,18 @@ class TestWhoCannotBeTold:
         await world.transactions.end(TX, producer, commit=True, client_version=2)
         await world.over()
 
+    @pytest.mark.parametrize("place", [("unknown", 0), ("t", 4), ("t", -1)])
+    async def test_and_is_not_known_here_yet_is_not_added(
+        self, world: World, place: tuple[str, int]
+    ) -> None:
+        producer = await world.producer()
+        refused = await code(world.transactions.add(TX, producer, [T0, place]))
+        assert refused is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        question = Question(TX, producer, Participants(frozenset({place})))
+        answers = await world.transactions.answer(question, add=True)
+        assert answers == {place: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert world.state() is State.EMPTY
+
     async def test_and_knows_a_later_transaction_has_been_told(self, world: World) -> None:
         producer = await world.producer()
         await world.transactions.add(TX, producer, [T0])
