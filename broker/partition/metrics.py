@@ -68,6 +68,23 @@ def _register_partitions(metrics: Metrics, registry: PartitionRegistry) -> None:
         "Number of places where corrupt data was found; it is never served.",
         lambda: sum(len(p.log.corruptions) for p in registry),
     )
+    gauge(
+        "partition_transactions",
+        "Open transactions in partitions that this broker leads, one for each partition.",
+        lambda: sum(
+            len(p.log.producers.open_transactions)
+            for p in registry
+            if p.is_leader and p.log.has_transactions
+        ),
+    )
+    gauge(
+        "unstable_records_max",
+        "Largest number of records that wait for a transaction before them to end, in a partition"
+        " that this broker leads: consumers of committed records do not get them yet.",
+        lambda: max(
+            (p.high_watermark - p.last_stable_offset for p in registry if p.is_leader), default=0
+        ),
+    )
     counter(
         "produced_bytes",
         "Bytes of record batches appended by producers.",

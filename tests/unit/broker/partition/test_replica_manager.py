@@ -12,7 +12,7 @@ from qbus.broker.metadata.image import BrokerConfigChanged, PartitionInfo
 from qbus.broker.partition.partition import Partition, PartitionListener
 from qbus.errors import ApiError, ErrorCode
 from tests.support.data_plane import NODE, DataPlane
-from tests.support.logs import batch
+from tests.support.logs import batch, transactional
 from tests.support.waiting import eventually
 
 
@@ -292,6 +292,8 @@ async def test_metrics_say_what_is_there(plane: DataPlane) -> None:
         "offline_data_directories": 0,
         "full_data_directories": 0,
         "corruptions": 0,
+        "partition_transactions": 0,
+        "unstable_records_max": 0,
         "log_bytes": len(data),
         "delayed_fetches": 0,
         "delayed_produces": 0,
@@ -305,6 +307,17 @@ async def test_metrics_say_what_is_there(plane: DataPlane) -> None:
         "isr_shrinks": 0,
         "isr_expands": 0,
     }
+
+
+async def test_metrics_say_what_is_open_and_what_waits_for_it(plane: DataPlane) -> None:
+    partition = await plane.create("orders", 2, qbus_durability="memory")
+    asked = partition.begin_verification(7, 0, 0)
+    partition.append(transactional(b"a", b"b"), 1, asked)
+    partition.append(batch(b"c"), 1)
+    read = {name: read for name, (_, read) in plane.metrics.gauges.items()}
+    assert (read["partition_transactions"](), read["unstable_records_max"]()) == (1, 3)
+    partition.end_transaction(7, 0, 0, committed=True)
+    assert (read["partition_transactions"](), read["unstable_records_max"]()) == (0, 0)
 
 
 class Comings(PartitionListener):
