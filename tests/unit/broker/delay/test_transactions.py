@@ -6,8 +6,8 @@ import pytest
 
 from qbus.broker.delay.fold import DelayFold
 from qbus.broker.delay.incoming import NewBatch
-from qbus.broker.delay.intake import RecordsRefusedError
 from qbus.broker.log import AppendInfo, Verification
+from qbus.broker.log.appender import RecordsRefusedError
 from qbus.broker.partition.partition import ACKS_ALL, Partition
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import iter_batches, iter_records
