@@ -6,11 +6,16 @@ was refused may have been stored or not.
 
 import random
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
-from qbus.broker.group.storage import Storage
+from qbus.broker.group import Offset, TopicPartition, moves
+from qbus.broker.group.committed import CommittedOffsets
+from qbus.broker.group.group_metadata import GroupMetadata
+from qbus.broker.group.storage import OffsetsStorage, Storage
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import StoreUnavailable
 
@@ -193,5 +198,49 @@ async def test_no_acknowledged_offset_is_lost(seed: int) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("start", range(0, 10_000, 500))
 async def test_nor_in_many_histories(start: int) -> None:
-    for seed in range(start, start + 500):
-        await History(await two(), 1_000 + seed).run()
+    await run_all(range(1_000 + start, 1_500 + start))
+
+
+async def nothing(*_: object) -> None:
+    """What a planted fault does instead."""
+
+
+async def straight_to_the_log(
+    committed: CommittedOffsets,
+    metadata: GroupMetadata,
+    offsets: Mapping[TopicPartition, Offset | None],
+) -> ErrorCode:
+    """Commit without a look at what transactions brought to the store before."""
+    if metadata.is_in_log:
+        return await committed._log.save(metadata.group_id, offsets)
+    return await committed._registry.save_offsets(metadata, offsets)
+
+
+async def ended(*_: object, committed: bool) -> None:
+    """Forget that a transaction has ended."""
+
+
+FAULTS: dict[str, tuple[Any, str, Any]] = {
+    "a broker that has not heard of a move loads groups": (
+        OffsetsStorage,
+        "guards",
+        property(lambda _: []),
+    ),
+    "what is in the store stays there": (moves, "_to_log", nothing),
+    "what is in the log stays there": (moves, "_to_store", nothing),
+    "what transactions brought before counts": (CommittedOffsets, "save", straight_to_the_log),
+    "a transaction's end is not told to groups": (CommittedOffsets, "end_transaction", ended),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, instead = FAULTS[fault]
+    monkeypatch.setattr(owner, name, instead)
+    with pytest.raises(AssertionError):
+        await run_all(range(300))
+
+
+async def run_all(seeds: range) -> None:
+    for seed in seeds:
+        await History(await two(), seed).run()
