@@ -229,8 +229,9 @@ class TestProducing:
                 await producer.commit_transaction()
         assert await committed_values(bootstrap, topic, sdk, 0) == []
 
+    @pytest.mark.parametrize("protocol", ["classic", "consumer"])
     async def test_read_process_write(
-        self, bootstrap: str, topic: str, sdk: SdkClients, name: str
+        self, bootstrap: str, topic: str, sdk: SdkClients, name: str, protocol: str
     ) -> None:
         """Each record is processed once, though every third transaction fails after its sends."""
         target = f"{name}-out"
@@ -243,6 +244,7 @@ class TestProducing:
             sdk.consumer(
                 bootstrap,
                 group=name,
+                group_protocol=protocol,
                 auto_commit=False,
                 max_poll_records=20,
                 **READ_COMMITTED,
