@@ -104,8 +104,10 @@ class CommandParser:
         buffer, position, missing, size = self._buffer, self._position, self._missing, self._size
         while missing:
             end = buffer.find(b"\r\n", position, position + _FEW_DIGITS)
+            if end <= position or buffer[position] != 36:  # "$"; mypyc slices no bytes backwards
+                break
             digits = buffer[position + 1 : end]
-            if end < 0 or buffer[position] != 36 or not digits.isdigit():  # "$"
+            if not digits.isdigit():
                 break
             length, begin = int(digits), end + 2
             after = begin + length
