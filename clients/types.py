@@ -239,6 +239,7 @@ class ReplicaSize:
 
     ``is_future``: it is being moved here from another directory of the broker. ``lag``: how many
     records it is behind the high watermark, or behind the replica it is copied from.
+    ``compaction_problem``: why a Qbus broker does not compact it, empty unless it is damaged.
     """
 
     topic: str
@@ -246,6 +247,7 @@ class ReplicaSize:
     size: int
     lag: int = 0
     is_future: bool = False
+    compaction_problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

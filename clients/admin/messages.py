@@ -400,6 +400,7 @@ def log_dir(node_id: int, result: DescribeLogDirsResult) -> LogDir:
             partition.partition_size,
             lag=partition.offset_lag,
             is_future=partition.is_future_key,
+            compaction_problem=partition.compaction_problem,
         )
         for topic in result.topics
         for partition in topic.partitions

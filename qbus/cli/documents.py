@@ -41,12 +41,13 @@ def topic_description(
     sizes: Mapping[int, int],
     eligible: Mapping[int, Iterable[int]],
     delayed: Mapping[int, DelayedRecords] | None = None,
+    uncompacted: Mapping[int, Mapping[int, str]] | None = None,
 ) -> Document:
     """A topic with its non-default settings and its partitions.
 
     By partition, where known: ``offsets`` holds the start and end offset, ``sizes`` the bytes on
     disk, ``eligible`` the eligible leader replicas, ``delayed`` what is held back (None: the topic
-    holds nothing back).
+    holds nothing back), ``uncompacted`` why brokers do not compact their damaged replicas.
     """
     return {
         "name": topic.name,
@@ -63,6 +64,11 @@ def topic_description(
             for partition in topic.partitions
         ],
         "delayed": None if delayed is None else _held_back(delayed.values()),
+        "uncompacted": [
+            {"partition": partition, "broker": broker, "reason": reason}
+            for partition, brokers in sorted((uncompacted or {}).items())
+            for broker, reason in sorted(brokers.items())
+        ],
     }
 
 

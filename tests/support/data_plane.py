@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
+from qbus.broker.compaction.cleaner import LogCleaner
 from qbus.broker.dead_letters import DeadLetters
 from qbus.broker.delay import DelayService
 from qbus.broker.kafka.context import RequestContext
@@ -192,6 +193,8 @@ class DataPlane:
         self.replicas.events.subscribe(self.delays)
         self.queues = QueueService(self.clock, self.dead_letters)
         self.replicas.events.subscribe(self.queues)
+        self.cleaner = LogCleaner(self.logs, self.config, self.clock)
+        self.replicas.events.subscribe(self.cleaner)
         if before_partitions is not None:
             before_partitions()
         await self.replicas.start()
@@ -205,6 +208,7 @@ class DataPlane:
             replicas=self.replicas,
             delays=self.delays,
             queues=self.queues,
+            cleaner=self.cleaner,
         )
 
     async def stop(self) -> None:

@@ -3,7 +3,8 @@
 Version 3 adds an error for the whole answer, 4 the volume's total and usable bytes. A directory
 that failed is KAFKA_STORAGE_ERROR. No topics (null) stands for all. A replica that is being moved
 to a directory is there as a future one, with the bytes that were copied; its lag is the number of
-records that are not copied yet.
+records that are not copied yet. Of a replica that is damaged, and therefore not compacted, a tagged
+field of Qbus's own says why.
 """
 
 import asyncio
@@ -52,6 +53,7 @@ async def _describe(
     if directory.offline:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
     topics = defaultdict(list)
+    troubles = broker.cleaner.troubles()
     for key, log in list(directory.logs.items()):
         if wanted is None or key in wanted:
             partition = broker.replicas.get_partition(*key)
@@ -61,6 +63,7 @@ async def _describe(
                     partition_index=key.partition,
                     partition_size=log.size,
                     offset_lag=max(behind, 0),
+                    compaction_problem=troubles.get(key, ""),
                 )
             )
     for key, move in list(directory.moves.items()):

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from qbus.cli.documents import topic_description
@@ -50,7 +49,7 @@ async def describe_topics(
     ]
     starts = await _known(admin.list_offsets(dict.fromkeys(led, EARLIEST)))
     ends = await _known(admin.list_offsets(dict.fromkeys(led, LATEST)))
-    sizes = await _sizes(admin, topics)
+    sizes, problems = await _sizes(admin, topics)
     eligible = await _known(admin.eligible_leaders(topic.name for topic in topics))
     delaying = {
         name
@@ -73,6 +72,7 @@ async def describe_topics(
             {place.partition: delayed[place] for place in _places(topic) if place in delayed}
             if topic.name in delaying
             else None,
+            {place.partition: problems[place] for place in _places(topic) if place in problems},
         )
         for topic in topics
     ]
@@ -101,15 +101,26 @@ async def _known(answers: Awaitable[Mapping[TopicPartition, T]]) -> Mapping[Topi
         return {}
 
 
-async def _sizes(admin: "Admin", topics: Iterable["TopicDescription"]) -> dict[TopicPartition, int]:
-    """Bytes on disk of the largest replica; brokers that do not answer soon are left out."""
-    nodes = {node for topic in topics for part in topic.partitions for node in part.replicas}
-    found = await asyncio.gather(*(_sizes_of(admin, node) for node in sorted(nodes)))
+async def _sizes(
+    admin: "Admin", topics: Iterable["TopicDescription"]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, dict[int, str]]]:
+    """Bytes on disk of the largest replica, and why brokers do not compact theirs, by broker.
+
+    Brokers that do not answer soon are left out.
+    """
+    nodes = sorted(
+        {node for topic in topics for part in topic.partitions for node in part.replicas}
+    )
+    found = await asyncio.gather(*(_sizes_of(admin, node) for node in nodes))
     sizes: dict[TopicPartition, int] = {}
-    for replica in chain.from_iterable(found):
-        key = TopicPartition(replica.topic, replica.partition)
-        sizes[key] = max(replica.size, sizes.get(key, 0))
-    return sizes
+    problems: dict[TopicPartition, dict[int, str]] = {}
+    for node, replicas in zip(nodes, found, strict=True):
+        for replica in replicas:
+            key = TopicPartition(replica.topic, replica.partition)
+            sizes[key] = max(replica.size, sizes.get(key, 0))
+            if replica.compaction_problem:
+                problems.setdefault(key, {})[node] = replica.compaction_problem
+    return sizes, problems
 
 
 async def _sizes_of(admin: "Admin", node: int) -> list["ReplicaSize"]:

@@ -54,6 +54,12 @@ def _headline(topic: dict[str, Any]) -> "RenderableType":
         line.append(f"\n{settings}")
     if topic["delayed"] is not None:
         line.append(f"\n{held_back(**topic['delayed'])}")
+    for trouble in topic["uncompacted"]:
+        line.append(
+            f"\nPartition {trouble['partition']} is damaged on broker {trouble['broker']}, and not"
+            f" compacted there: {trouble['reason']}",
+            "red",
+        )
     return line
 
 

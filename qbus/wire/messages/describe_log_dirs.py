@@ -1,9 +1,13 @@
 """DescribeLogDirs (API 35): the log directories of a broker and their contents (KIP-113).
 
-Version 2 is flexible; 3 adds an error for the whole request; 4 the sizes of volumes (KIP-827).
+Version 2 is flexible; 3 adds an error for the whole request; 4 the sizes of volumes (KIP-827). Why
+a replica is not compacted is in a tagged field of Qbus's own.
 """
 
 from qbus.wire.declare import Bool, Int16, Int32, Int64, String, Struct, field
+
+# Kafka's own tags count from 0; this is far away from them.
+_COMPACTION_TAG = 10_000
 
 
 class DescribableLogDirTopic(Struct):
@@ -20,6 +24,8 @@ class DescribeLogDirsPartition(Struct):
     partition_size: Int64 = field()
     offset_lag: Int64 = field()
     is_future_key: Bool = field()
+    # Empty unless compaction has stopped because the replica's log is damaged.
+    compaction_problem: String = field("2+", tag=_COMPACTION_TAG)
 
 
 class DescribeLogDirsTopic(Struct):

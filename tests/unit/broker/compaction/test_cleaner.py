@@ -10,27 +10,19 @@ from typing import Any
 
 import pytest
 
-from qbus.broker.compaction.cleaner import LogCleaner
 from qbus.broker.compaction.metrics import register_metrics
 from qbus.broker.log import OsFiles
 from qbus.broker.log.checkpoints import read_offsets
 from qbus.broker.partition.partition import Partition
 from qbus.records import build_batch, iter_batches, iter_records
+from qbus.wire import ApiKey
+from qbus.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from tests.support.data_plane import DataPlane
 from tests.support.waiting import eventually
 
 
 class Plane(DataPlane):
     """Partitions, and what compacts them."""
-
-    cleaner: LogCleaner
-
-    async def begin_all(self) -> None:
-        def before() -> None:
-            self.cleaner = LogCleaner(self.logs, self.config, self.clock)
-            self.replicas.events.subscribe(self.cleaner)
-
-        await self.start(before)
 
     async def new(self, name: str, **config: Any) -> Partition:
         """A compacted topic; its partition."""
@@ -52,7 +44,7 @@ class Plane(DataPlane):
 @pytest.fixture
 async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
     plane = Plane(tmp_path)
-    await plane.begin_all()
+    await plane.start()
     yield plane
     plane.cleaner.stop()
     await plane.stop()
@@ -157,7 +149,7 @@ async def test_where_it_ended_survives_a_restart(plane: Plane) -> None:
     await plane.fill(partition, b"1", b"1")
     assert await plane.clean()
     await plane.stop()
-    await plane.begin_all()
+    await plane.start()
     assert not await plane.clean()
     assert plane.logs.cleaned_before("a", 0) == 2
     (directory,) = plane.logs.directories
@@ -171,7 +163,7 @@ async def test_a_log_that_was_compacted_opens_whatever_its_policy_is_now(plane: 
     assert await plane.clean()
     await plane.metadata.put(replace(plane.metadata.topics["a"], config={}))
     await plane.stop()
-    await plane.begin_all()
+    await plane.start()
     partition = plane.partition("a")
     while not partition.log.scrub():
         pass
@@ -210,6 +202,12 @@ class TestTrouble:
         assert "bad-0 is damaged, and not compacted until that is repaired" in caplog.text
         assert plane.cleaner.statistics.failures == 1
         assert len(bad.log.corruptions) == 1
+        request = DescribeLogDirsRequest(topics=None)
+        answer = await plane.call(ApiKey.DESCRIBE_LOG_DIRS, 4, request)
+        said = {
+            topic.name: topic.partitions[0].compaction_problem for topic in answer.results[0].topics
+        }
+        assert said == {"bad": reason, "good": ""}
 
     async def test_until_it_is_repaired(self, plane: Plane) -> None:
         partition = await plane.new("a")
@@ -236,7 +234,7 @@ class TestTrouble:
 class TestThreads:
     async def test_they_compact_by_themselves_and_end_at_once(self, tmp_path: Path) -> None:
         plane = Plane(tmp_path, log_cleaner_threads=2, log_cleaner_backoff_ms=10)
-        await plane.begin_all()
+        await plane.start()
         partitions = [await plane.new(name) for name in "abcd"]
         for partition in partitions:
             await plane.fill(partition, b"1", b"1")
@@ -250,14 +248,14 @@ class TestThreads:
 
     async def test_none_run_where_compaction_is_switched_off(self, tmp_path: Path) -> None:
         plane = Plane(tmp_path, log_cleaner_enable=False)
-        await plane.begin_all()
+        await plane.start()
         plane.cleaner.start()
         assert not [one for one in threading.enumerate() if one.name.startswith("qbus-compact")]
         await plane.stop()
 
     async def test_they_are_stopped_amid_a_wait_for_the_rate(self, tmp_path: Path) -> None:
         plane = Plane(tmp_path, log_cleaner_io_max_bytes_per_second=1, log_cleaner_backoff_ms=10)
-        await plane.begin_all()
+        await plane.start()
         partition = await plane.new("a")
         await plane.fill(partition, b"1", b"1")
         plane.cleaner.start()

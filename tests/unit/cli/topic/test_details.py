@@ -130,3 +130,13 @@ async def test_only_selected_partitions_are_described() -> None:
     admin = Admin()
     assert await describe_topics(admin, ["t"], Filters(under_replicated=True)) == []  # type: ignore[arg-type]
     assert not admin.asked, "nothing more is asked where nothing is to be described"
+
+
+async def test_replicas_that_are_not_compacted_are_named_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    damaged = ReplicaSize("t", 1, 20, compaction_problem="at offset 7: bad CRC")
+    monkeypatch.setitem(SIZES, 2, (ReplicaSize("t", 0, 8), damaged))
+    admin: Any = Admin()
+    (topic,) = await describe_topics(admin, ["t"])
+    assert topic["uncompacted"] == [{"partition": 1, "broker": 2, "reason": "at offset 7: bad CRC"}]
