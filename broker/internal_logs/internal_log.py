@@ -256,7 +256,8 @@ class InternalLog(PartitionListener, Generic[M]):
             counts.loads += 1
             counts.load_s += monotonic() - started
             counts.replayed += shard.replayed
-            _log.info("%s is loaded, records: %d", shard, shard.replayed)
+            if shard.replayed:
+                _log.info("%s is loaded, records: %d", shard, shard.replayed)
             if self._on_loaded is not None:
                 self._on_loaded(shard)
 
