@@ -27,6 +27,7 @@ class WordCount {
         settings.put("statestore.cache.max.bytes", "0");
         settings.put("commit.interval.ms", "100");
         settings.put("num.stream.threads", "2");
+        settings.put("replication.factor", "3");
         settings.put("consumer.auto.offset.reset", "earliest");
         settings.put("consumer.session.timeout.ms", "6000");
         settings.put("consumer.heartbeat.interval.ms", "500");
