@@ -54,6 +54,11 @@ def _headline(group: dict[str, Any]) -> "RenderableType":
         line.append(f" (all of the log of {counted(uncommitted, 'partition')} without a commit)")
     if group["protocol"]:
         line.append(f", assignor {group['protocol']}")
+    if group["epoch"] is not None:
+        line.append(f" of the broker, epoch {group['epoch']}")
+    moving = sum(not member["reconciled"] for member in group["members"])
+    if moving:
+        line.append(f", {counted(moving, 'member')} not where they are to be yet")
     return line
 
 
