@@ -210,10 +210,11 @@ async def test_a_share_group_is_configured_before_it_exists(plane: MetadataPlane
         ("qbus.filter", "red"),
         ("qbus.filter", "any:"),
         ("qbus.retry.backoff.ms", "-1"),
-        ("consumer.session.timeout.ms", "45000"),
+        ("consumer.session.timeout.ms", "44999"),
+        ("consumer.heartbeat.interval.ms", "15001"),
     ],
 )
-async def test_what_no_share_group_is_configured_with(
+async def test_what_no_group_is_configured_with(
     plane: MetadataPlane, name: str, value: str
 ) -> None:
     (answer,) = await alter(plane, group((name, SET, value)))
