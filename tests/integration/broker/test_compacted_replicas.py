@@ -16,7 +16,7 @@ from tests.support.qbus_cluster import NODES, QbusCluster
 from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.nightly, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.nightly]
 
 TOPIC = "table"
 KEYS = 100
@@ -114,14 +114,12 @@ def test_every_replica_has_the_table_after_kills(cluster: QbusCluster) -> None:
     found, count = table.read()
     assert found == table.expected
     assert count < 1000
-    served: set[int] = set()
-    while served != set(NODES):  # each has to serve what it has
+    dead: set[int] = set()
+    while len(dead) < len(NODES) - 1:  # each has to serve what it has, the last one alone
         leader = table.leader()
-        assert table.read()[0] == table.expected
-        served.add(leader)
         cluster.brokers[leader].kill()
-        wait_until(lambda: table.leader() not in {-1, leader}, "another one leads", timeout=60)  # noqa: B023
-        cluster.brokers[leader].start()
-        wait_until(table.in_sync, "all replicas are in sync", timeout=90)
+        dead.add(leader)
+        wait_until(lambda: table.leader() not in {-1, *dead}, "another one leads", timeout=60)
+        assert table.read()[0] == table.expected
     for broker in cluster.brokers.values():
         assert "Traceback" not in broker.log_text()

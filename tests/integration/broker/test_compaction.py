@@ -66,7 +66,7 @@ def read(broker: BrokerProcess) -> list[tuple[int, bytes | None, bytes | None]]:
     while consumer.position([partition])[0].offset < end:
         for message in consumer.consume(500, 0.2):
             assert message.error() is None
-            found.append((message.offset(), message.key(), message.value()))
+            found.append((message.offset() or 0, message.key(), message.value()))
     consumer.close()
     return found
 
