@@ -52,9 +52,7 @@ class CommittedOffsets:
 
     def unstable(self, metadata: GroupMetadata) -> frozenset[TopicPartition]:
         """The partitions for which open transactions bring offsets."""
-        places = [
-            place for brought in metadata.znodes.pending.values() for place in brought
-        ]
+        places = [place for brought in metadata.znodes.pending.values() for place in brought]
         if self._registry.homes is None or not self._registry.homes.storage.is_by_log:
             return frozenset(places)
         return self._log.unstable(metadata.group_id).union(places)

@@ -335,9 +335,7 @@ class GroupCoordinator:
                 raise ApiError(error)
         stamped = self._stamp(metadata, offsets, -1)
         try:
-            await self._committed.save_in_transaction(
-                metadata, stamped, producer_id, epoch, verify
-            )
+            await self._committed.save_in_transaction(metadata, stamped, producer_id, epoch, verify)
         finally:
             self._registry.forget_if_disposable(metadata)
         self.commits += len(offsets)

@@ -48,9 +48,7 @@ async def move_in(
     return False
 
 
-async def _to_log(
-    store: MetadataStore, log: OffsetLog, group_id: str, znodes: GroupZnodes
-) -> None:
+async def _to_log(store: MetadataStore, log: OffsetLog, group_id: str, znodes: GroupZnodes) -> None:
     offsets = _flat(znodes.offsets)
     if not offsets:
         return

@@ -133,9 +133,7 @@ def decode_value(value: bytes) -> Offset:
             (expires,) = _LONG.unpack_from(value, at + 8)
     except (error, ValueError, IndexError) as problem:
         raise MalformedOffsetError(f"not an offset: {value[:200]!r}") from problem
-    return Offset(
-        position, leader_epoch, metadata, committed_at, None if expires < 0 else expires
-    )
+    return Offset(position, leader_epoch, metadata, committed_at, None if expires < 0 else expires)
 
 
 def _decode_flexible(value: bytes) -> Offset:

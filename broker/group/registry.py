@@ -137,9 +137,7 @@ class GroupRegistry:
         stored = await self._store_wait.wait_for(reading)
         names = dict.fromkeys([*stored, *self._in_log()])
         missing = [
-            name
-            for name in names
-            if name not in self._groups and self._ownership.is_ours(name)
+            name for name in names if name not in self._groups and self._ownership.is_ours(name)
         ]
         for start in range(0, len(missing), _LOADS_AT_ONCE):
             some = missing[start : start + _LOADS_AT_ONCE]

@@ -370,9 +370,7 @@ class GroupZnodes:
     in one node. ``pending`` are the offsets that open transactions bring.
     """
 
-    def __init__(
-        self, group_id: str, layout: OffsetsLayout = OffsetsLayout.PARTITION
-    ) -> None:
+    def __init__(self, group_id: str, layout: OffsetsLayout = OffsetsLayout.PARTITION) -> None:
         """``layout``: how offsets are to be stored from now on."""
         self.paths = GroupPaths(group_id)
         self._layout = layout
