@@ -117,12 +117,12 @@ def check(seen: Seen) -> None:
 @pytest.mark.nightly
 def test_workers_and_brokers_die_and_networks_are_cut(world: World) -> None:
     world.load.work(PROCESSES, TASKS)
-    world.load.add(2_000, 2, 4)
+    world.load.add(20_000, 2, 4)
     world.kill_worker()
     world.kill_broker()
     world.cut_broker()
     world.kill_worker()
-    check(world.finish(2_000, 150))
+    check(world.finish(20_000, 300))
 
 
 @pytest.mark.nightly
