@@ -52,7 +52,7 @@ class Worker(Output):
             **_SETTINGS,
             "bootstrap.servers": bootstrap,
             "listeners": f"http://127.0.0.1:{self._port}",
-            "plugin.path": str(jars),
+            "plugin.discovery": "service_load",  # all are on the class path
         }
         path = directory / f"{name}.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
