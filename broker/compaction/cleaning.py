@@ -96,9 +96,12 @@ class _Cleaning:
         end = offsets.latest + 1 if offsets.is_full else dirt.end_offset
         result = CleaningResult(end, keys=len(offsets))
         first = self._segments[0].base_offset if self._segments else end
-        transactions = Transactions(self._rewriter.aborted_between(first, end))
+        groups = grouped(self._segments, end, self._config)
+        # The last segment is written anew to its end, though perhaps not all of it was learned.
+        written_end = groups[-1][-1].end_offset if groups else end
+        transactions = Transactions(self._rewriter.aborted_between(first, written_end))
         newest = self._rewriter.newest_batches()
-        for group in grouped(self._segments, end, self._config):
+        for group in groups:
             sifter = Sifter(offsets, newest, self._now_ms, self._config.index_interval_bytes)
             self._write(group, sifter, newest, transactions)
             result.bytes_read += sum(segment.size for segment in group)
