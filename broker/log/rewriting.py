@@ -29,9 +29,16 @@ class LogRewriter:
         return self._state.rewrites
 
     def newest_batches(self) -> frozenset[int]:
-        """The last offsets of those batches that are the newest of a producer."""
+        """The last offsets of those batches that are the newest of a producer.
+
+        A producer whose epoch began with a transaction's end has none.
+        """
         with self._state.lock:
-            return frozenset(producer.batches[-1].last_offset for producer in self._state.producers)
+            return frozenset(
+                producer.batches[-1].last_offset
+                for producer in self._state.producers
+                if producer.batches
+            )
 
     def aborted_between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that may have records in these offsets."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from qbus.broker.compaction.cleaning import Buffers
 from qbus.broker.log import Log
 from qbus.records import build_batch, iter_batches
 from qbus.records.compact import HORIZON
@@ -189,3 +190,28 @@ def test_every_offset_is_still_covered(keyed: TransactionalLog) -> None:
         keyed.check()
     data = b"".join(bytes(batch) for _, batch in keyed.batches())
     assert sum(1 for _ in iter_batches(data)) < 12
+
+
+def test_a_producer_whose_epoch_a_marker_began_has_no_batch_to_keep(
+    keyed: TransactionalLog,
+) -> None:
+    keyed.send(7, b"a", b"1")
+    keyed.log.end_transaction(7, 1, Marker(True, 0), 0, is_new_epoch=True)
+    keyed.put((b"a", b"2"))
+    keyed.roll()
+    keyed.clean()
+    assert keyed.items() == [(2, b"a", b"2")]
+    keyed.check()
+
+
+def test_what_the_memory_does_not_suffice_for_stays_aborted(keyed: TransactionalLog) -> None:
+    keyed.put(*((b"%d" % number, b"1") for number in range(100)))
+    keyed.send(7, b"0", b"aborted")
+    keyed.end(7, commit=False)
+    keyed.roll()
+    result = keyed.clean(buffers=Buffers(24 * 20, 0.9, 4096))
+    assert result.end_offset < 100, "the segment is rewritten, though only a part was learned"
+    assert aborted(keyed.log) == [(7, 100, 101)]
+    keyed.clean()
+    assert keyed.items() == [(number, b"%d" % number, b"1") for number in range(100)]
+    keyed.check()
