@@ -57,7 +57,7 @@ def test_lines_of_a_file_are_carried_exactly_once(whole: Cluster, tmp_path: Path
                 "transaction.boundary": "poll",
                 "file": str(source),
                 "topic": "lines",
-                "batch.size": "50",
+                "batch.size": "5000",  # what is beyond a full batch waits until the file grows
             },
         )
         first.put(
