@@ -452,7 +452,9 @@ def _has_ended(known: Transaction, producer: Producer) -> bool:
     }:
         return False
     if known.producer_id == producer[0]:
-        return known.epoch == producer[1] + 1
+        # The epoch that is kept for fencing is given to nobody: none comes after it.
+        is_given = known.epoch <= MAX_EPOCH or known.state in ENDING
+        return is_given and known.epoch == producer[1] + 1
     return known.state not in ENDING and _is_before(producer, known)
 
 

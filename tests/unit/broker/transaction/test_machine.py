@@ -393,6 +393,16 @@ class TestEpochsThatAreUsedUp:
         shell.told()
         assert shell.init() == (101, 0)
 
+    def test_the_epoch_that_fences_is_given_to_nobody(self, shell: Shell) -> None:
+        producer = at_epoch(shell, MAX_EPOCH)
+        shell.add(producer, T0)
+        shell.tick(TIMEOUT_MS / 1000)
+        refused = code(lambda: shell.end(producer, commit=False))
+        assert refused is ErrorCode.CONCURRENT_TRANSACTIONS
+        shell.told()
+        assert code(lambda: shell.end(producer, commit=False)) is ErrorCode.PRODUCER_FENCED
+        assert shell.init() == (101, 0)
+
     def test_aborting_its_own_transaction_does_not_fence_the_producer(self, shell: Shell) -> None:
         producer = at_epoch(shell, MAX_EPOCH)
         shell.add(producer, T0)
