@@ -9,6 +9,7 @@ begins anew with what the log says.
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from qbus.errors import ErrorCode, QbusError
@@ -24,8 +25,11 @@ _LONGEST_S: Final = 2.0
 _COMPLAIN_AFTER: Final = 5  # attempts
 _COMPLAIN_EVERY: Final = 30  # attempts, later
 
-# The partition has a marker of this transaction, or of a later one.
-_DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
+# The partition has a marker of this transaction, or of a later one; or it is a mirror, which takes
+# no producer's records, and markers from its source alone.
+_DONE: Final = frozenset(
+    {ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.POLICY_VIOLATION}
+)
 
 
 class Marker(NamedTuple):
@@ -215,8 +219,9 @@ class MarkerSender:
         try:
             if markers:
                 told = await self._transport.write(broker, markers)
-        except QbusError as error:
-            problem = f"broker {broker}: {error}"
+        except Exception as error:  # noqa: BLE001 - whatever it is, the partitions are to be told
+            problem = f"broker {broker}: {error!r}"
+            _log_unexpected(error)
         finally:
             line.requests -= 1
             if line.waiting:
@@ -281,9 +286,10 @@ class MarkerSender:
                     transaction.epoch,
                     committed=transaction.is_committed,
                 )
-            except QbusError as error:
+            except Exception as error:  # noqa: BLE001 - likewise
                 self.retries += 1
                 attempt += 1
+                _log_unexpected(error)
                 if _is_worth_a_word(attempt):
                     _log.warning(
                         "transaction %r is %s, and the coordinator of group %r cannot be told: %s;"
@@ -305,15 +311,40 @@ class MarkerSender:
     # When all know
 
     def _finish(self, ending: _Ending) -> None:
+        """Have the log say that all know."""
+        if ending.is_over:
+            return
         transaction = ending.transaction
         name = transaction.transactional_id
 
         def complete(machine: TransactionMachine, now_ms: int) -> Outcome[bool]:
             return machine.complete(name, transaction, now_ms)
 
-        # Whoever waits asks behind this one. Should it fail, the shard is loaded again.
-        ending.shard.submit(complete).add_done_callback(_retrieve)
-        self._drop(ending)
+        stored = ending.shard.submit(complete)
+        stored.add_done_callback(partial(self._finished, ending))
+        ending.finished.set()  # whoever waits asks behind this one
+
+    def _finished(self, ending: _Ending, stored: "asyncio.Future[bool]") -> None:
+        """The log says it; or it takes no records now, as when too few replicas are in sync."""
+        if stored.cancelled():
+            return
+        error = stored.exception()
+        if ending.is_over:
+            return
+        if error is None:
+            self._drop(ending)
+            return
+        ending.attempts += 1
+        if _is_worth_a_word(ending.attempts):
+            _log.warning(
+                "transaction %r is over, but its log %s cannot say so: %s;"
+                " trying again (attempt %d)",
+                ending.transaction.transactional_id,
+                ending.shard,
+                error,
+                ending.attempts,
+            )
+        self._loop.call_later(_pause_s(ending.attempts), self._finish, ending)
 
     def _drop(self, ending: _Ending) -> None:
         ending.is_over = True
@@ -340,7 +371,7 @@ def _is_worth_a_word(attempt: int) -> bool:
     return attempt == _COMPLAIN_AFTER or not attempt % _COMPLAIN_EVERY
 
 
-def _retrieve(future: "asyncio.Future[bool]") -> None:
-    """Look at the error, if there is one: nobody else does."""
-    if not future.cancelled():
-        future.exception()
+def _log_unexpected(error: Exception) -> None:
+    """Say where an error arose that nobody knows of; the others are expected, and told later."""
+    if not isinstance(error, QbusError):
+        _log.error("telling of a transaction's end failed", exc_info=error)

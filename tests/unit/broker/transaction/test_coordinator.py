@@ -1,6 +1,7 @@
 """The coordinator: decisions are stored before they are told, and told until everybody knows."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -183,6 +184,38 @@ class TestWhoCannotBeTold:
         await world.transactions.end(TX, producer, commit=True, client_version=2)
         await world.over()
 
+    async def test_and_is_a_mirror_needs_no_marker(self, world: World) -> None:
+        producer = await world.producer()
+        world.brokers.refusals[T0] = [ErrorCode.POLICY_VIOLATION] * 1000
+        await world.transactions.add(TX, producer, [T0, T2])
+        await world.transactions.end(TX, producer, commit=False, client_version=2)
+        await world.over()
+
+    async def test_is_told_again_after_an_error_that_nobody_knows(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        producer = await world.producer()
+        await world.transactions.add(TX, producer, [T0], ["g"])
+        errors = [ValueError("unheard of"), ValueError("unheard of")]
+        write, end_group = world.brokers.write, world.brokers.end_group
+
+        async def failing_write(*args: Any) -> Any:
+            if errors:
+                raise errors.pop()
+            return await write(*args)
+
+        async def failing_end_group(*args: Any, **options: Any) -> None:
+            if errors:
+                raise errors.pop()
+            await end_group(*args, **options)
+
+        monkeypatch.setattr(world.brokers, "write", failing_write)
+        monkeypatch.setattr(world.brokers, "end_group", failing_end_group)
+        await world.transactions.end(TX, producer, commit=True, client_version=2)
+        await world.over()
+        assert world.brokers.told() == [(NEAR, T0, 1, True)]
+        assert world.brokers.groups == [("g", 100, 1, True)]
+
     async def test_and_knows_a_later_coordinator_is_left_to_that(self, world: World) -> None:
         producer = await world.producer()
         await world.transactions.add(TX, producer, [T0])
@@ -295,6 +328,25 @@ class TestTakingOver:
         await world.over()
         assert sorted(world.brokers.told()) == [(NEAR, T0, 1, False), (FAR, T2, 1, False)]
         assert world.transactions.counts.timed_out == 1
+
+
+class TestALogThatTakesNoRecords:
+    async def test_for_a_while_says_later_that_a_transaction_is_over(self, world: World) -> None:
+        producer = await world.producer()
+        await world.transactions.add(TX, producer, [T0])
+        world.brokers.held.clear()
+        following = await world.transactions.end(TX, producer, commit=True, client_version=2)
+        followers = next(world.transactions.log.shards()).partition.followers
+        assert followers is not None
+        enough = followers.wanted
+        followers.wanted = enough._replace(min_isr=2)
+        world.brokers.held.set()
+        await eventually(lambda: bool(world.brokers.told()))
+        await asyncio.sleep(0.05)
+        assert world.state() is State.PREPARE_COMMIT
+        followers.wanted = enough
+        await world.over()
+        await world.transactions.add(TX, following, [T0])
 
 
 class TestAnotherCoordinator:
