@@ -90,6 +90,7 @@ class _Cleaning:
         self._pace = pace
         self._rewrites = log.rewriter.rewrites
         self._segments = log.rewriter.segments
+        self._follows_hidden = False  # whether a hidden batch ends what was written last
 
     def run(self, dirt: Dirt) -> CleaningResult:
         offsets = self._learn(dirt)
@@ -174,10 +175,17 @@ class _Cleaning:
         replacement = self._rewriter.replace(group, self._rewrites)
         try:
             writer = _GroupWriter(
-                replacement, sifter, self._config, self._now_ms, newest, transactions
+                replacement,
+                sifter,
+                self._config,
+                self._now_ms,
+                newest,
+                transactions,
+                follows_hidden=self._follows_hidden,
             )
             for segment in group:
                 self._sift_segment(segment, writer)
+            self._follows_hidden = writer.follows_hidden
             end = group[-1].end_offset
             if sifter.end_offset < end:
                 batch = empty_batch(end - 1, end, self._rewriter.epoch_at(end - 1))
@@ -211,18 +219,21 @@ class _GroupWriter:
         now_ms: int,
         newest: frozenset[int],
         transactions: Transactions,
+        *,
+        follows_hidden: bool,
     ) -> None:
+        """``follows_hidden``: the segment before these ends with a hidden batch."""
         self.sifter = sifter
         self._replacement = replacement
         self._now_ms = now_ms
         self._horizon = now_ms + config.delete_retention_ms
         self._newest = newest
         self._transactions = transactions
-        self._follows_hidden = False
+        self.follows_hidden = follows_hidden
 
     def run(self, data: bytes, position: int, offset: int) -> tuple[int, int]:
         """Take batches, unless the next one is to be looked at alone."""
-        if self._follows_hidden or self._replacement.ends_hidden:
+        if self.follows_hidden or self._replacement.ends_hidden:
             return position, offset
         if len(self.sifter.out) >= len(data) > 0:
             self.flush()
@@ -233,10 +244,10 @@ class _GroupWriter:
         if header.is_hidden:
             self._transactions.follow(header, batch)
             self.add(batch, header)
-            self._follows_hidden = True
+            self.follows_hidden = True
             return
-        if self._follows_hidden:
-            self._follows_hidden = False
+        if self.follows_hidden:
+            self.follows_hidden = False
             self._transactions.follow(header, batch)
             self._keep(header, batch)
         elif header.is_control:

@@ -253,6 +253,21 @@ class TestHiddenBatches:
         assert [item[0] for item in keyed.items()] == [first + 2, 4, 5]
         keyed.check()
 
+    def test_nor_does_a_batch_change_that_follows_one_in_another_segment(
+        self, keyed: KeyedLog
+    ) -> None:
+        keyed.put((b"b", b"v" * 2500))
+        self.hide(keyed)
+        keyed.roll()
+        follows = keyed.put((b"a", b"1"))
+        keyed.put((b"c", b"v" * 2500))
+        keyed.put((b"a", b"2"))
+        keyed.roll()
+        keyed.clean()
+        assert keyed.log.segment_count == 3, "they are too large for one segment"
+        assert follows in [item[0] for item in keyed.items()]
+        keyed.check()
+
     def test_readers_do_not_get_them_after_it(self, keyed: KeyedLog) -> None:
         keyed.put((b"a", b"1"))
         self.hide(keyed)
