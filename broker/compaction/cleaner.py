@@ -79,6 +79,7 @@ class LogCleaner(PartitionListener):
         self._partitions: dict[TopicPartition, Partition] = {}
         self._busy: set[TopicPartition] = set()
         self._troubles: dict[TopicPartition, Trouble] = {}
+        self._postponed: set[TopicPartition] = set()  # until there is nothing else to do
         self._choosing = threading.Lock()
         self._pacing = threading.Lock()
         self._bucket = TokenBucket(clock.monotonic(), burst_s=_BURST_S)
@@ -141,23 +142,35 @@ class LogCleaner(PartitionListener):
                 self._stopping.wait(max(self._config.log_cleaner_backoff_ms / 1000, 0.01))
 
     def clean_next(self) -> bool:
-        """Compact the log that needs it most; whether there was one."""
+        """Compact the log that needs it most; whether there was one.
+
+        One that cannot be compacted now is tried again after all others, which do not wait for it.
+        """
         with self._choosing:
             chosen = self._choose()
             if chosen is None:
+                self._postponed.clear()
                 return False
             key, partition, dirt = chosen
             self._busy.add(key)
         try:
-            return self._clean(key, partition, dirt)
+            if not self._clean(key, partition, dirt):
+                self._postponed.add(key)
+        except Exception:  # noqa: BLE001 - the other logs are still to be compacted
+            self.statistics.failures += 1
+            self._postponed.add(key)
+            _log.exception("the compaction of %s failed; it is tried again", key)
         finally:
             self._busy.discard(key)
+        return True
 
     def _choose(self) -> tuple[TopicPartition, Partition, Dirt] | None:
         now_ms = self._clock.time_ms()
         found: tuple[TopicPartition, Partition, Dirt] | None = None
         for key, partition in list(self._partitions.items()):
-            if key in self._busy or self._is_in_trouble(key, partition.log):
+            if key in self._busy or key in self._postponed:
+                continue
+            if self._is_in_trouble(key, partition.log):
                 continue
             dirt = self._dirt_of(key, partition, now_ms)
             if (

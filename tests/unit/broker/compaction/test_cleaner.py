@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from qbus.broker.compaction.cleaning import CleaningResult, clean
 from qbus.broker.compaction.metrics import register_metrics
-from qbus.broker.log import OsFiles
+from qbus.broker.log import Log, OsFiles
 from qbus.broker.log.checkpoints import read_offsets
 from qbus.broker.partition.partition import Partition
 from qbus.records import build_batch, iter_batches, iter_records
@@ -208,6 +209,32 @@ class TestTrouble:
             topic.name: topic.partitions[0].compaction_problem for topic in answer.results[0].topics
         }
         assert said == {"bad": reason, "good": ""}
+
+    @pytest.mark.parametrize("error", [OSError(28, "no space"), RuntimeError("unforeseen")])
+    async def test_one_that_fails_keeps_no_other_from_being_compacted(
+        self, plane: Plane, monkeypatch: pytest.MonkeyPatch, error: Exception
+    ) -> None:
+        bad, good = await plane.new("bad"), await plane.new("good")
+        await plane.fill(bad, b"1", b"1", b"1")
+        await plane.fill(good, b"2", b"1", b"1")
+        attempts = 0
+
+        def failing(log: Log, *args: Any, **kwargs: Any) -> CleaningResult:
+            nonlocal attempts
+            if log is not bad.log:
+                return clean(log, *args, **kwargs)
+            attempts += 1
+            raise error
+
+        monkeypatch.setattr("qbus.broker.compaction.cleaner.clean", failing)
+        while await plane.clean():
+            pass
+        assert (offsets(good), attempts) == ([0, 2], 1)
+        assert plane.cleaner.statistics.failures == 1
+        monkeypatch.undo()
+        while await plane.clean():
+            pass
+        assert offsets(bad) == [2]
 
     async def test_until_it_is_repaired(self, plane: Plane) -> None:
         partition = await plane.new("a")
