@@ -101,8 +101,12 @@ class CommittedOffsets:
         producer_id: int,
         epoch: int,
         verify: Verify,
+        *,
+        has_new_epoch: bool,
     ) -> None:
         """Store offsets that count when a producer's transaction is committed.
+
+        ``has_new_epoch``: see :meth:`GroupCoordinator.commit_in_transaction`.
 
         Raises:
             ApiError: what ``verify`` answers; INVALID_TXN_STATE, the transaction has ended
@@ -110,7 +114,13 @@ class CommittedOffsets:
         """
         if self._is_log_wanted:
             await self._log.save_in_transaction(
-                metadata.group_id, offsets, producer_id, epoch, verify, self._check_log_is_wanted
+                metadata.group_id,
+                offsets,
+                producer_id,
+                epoch,
+                verify,
+                self._check_log_is_wanted,
+                has_new_epoch=has_new_epoch,
             )
             return
         producer = (producer_id, epoch)

@@ -303,7 +303,7 @@ class GroupCoordinator:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
         return metadata
 
-    async def commit_in_transaction(
+    async def commit_in_transaction(  # noqa: PLR0913 - what the request says
         self,
         group_id: str,
         offsets: Mapping[TopicPartition, Offset],
@@ -311,14 +311,16 @@ class GroupCoordinator:
         producer_id: int,
         epoch: int,
         verify: Verify,
+        has_new_epoch: bool = False,
         member_id: str = "",
         instance_id: str | None = None,
         generation: int = -1,
     ) -> None:
         """Store offsets that count when a producer's transaction is committed (KIP-98, KIP-447).
 
-        ``verify`` asks the transaction's coordinator before the first of them is stored. A member
-        is checked only where the request names one.
+        ``verify`` asks the transaction's coordinator before the first of them is stored.
+        ``has_new_epoch``: the producer gets a new epoch for each transaction (KIP-890). A member is
+        checked only where the request names one.
 
         Raises:
             ApiError: as :meth:`commit`, or what ``verify`` answers; INVALID_TXN_STATE, the
@@ -335,7 +337,9 @@ class GroupCoordinator:
                 raise ApiError(error)
         stamped = self._stamp(metadata, offsets, -1)
         try:
-            await self._committed.save_in_transaction(metadata, stamped, producer_id, epoch, verify)
+            await self._committed.save_in_transaction(
+                metadata, stamped, producer_id, epoch, verify, has_new_epoch=has_new_epoch
+            )
         finally:
             self._registry.forget_if_disposable(metadata)
         self.commits += len(offsets)
@@ -345,7 +349,7 @@ class GroupCoordinator:
     ) -> None:
         """Have the offsets count that a transaction brought to a group's nodes, or drop them.
 
-        ``epoch``: of the producer, or the one after it. Repeated, it changes nothing.
+        ``epoch``: the one that the transaction had. Repeated, it changes nothing.
 
         Raises:
             ApiError: retriable, here or at another broker.

@@ -142,17 +142,23 @@ class OffsetLog:
         epoch: int,
         verify: Verify,
         check_storage: Callable[[], None],
+        *,
+        has_new_epoch: bool,
     ) -> None:
         """Store offsets that count when a producer's transaction is committed.
 
         ``check_storage`` raises ApiError when offsets are not to be stored here any more.
+        ``has_new_epoch``: the producer gets a new epoch for each transaction. It may begin the next
+        one while this partition's marker of the one before, of the same epoch, is on its way.
 
         Raises:
             ApiError: what ``verify`` answers, or INVALID_TXN_STATE: the transaction has ended
                 meanwhile; INVALID_PRODUCER_EPOCH; or a retriable one.
         """
         shard = self._log.shard(group_id)
-        verification = shard.partition.begin_verification(producer_id, epoch, 0)
+        verification = shard.partition.begin_verification(
+            producer_id, epoch, 0, begins_with_zero=has_new_epoch
+        )
         if verification is not None:
             code = await verify(shard.partition.index)
             if code:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from qbus.errors import ErrorCode, QbusError
 
 from ..internal_logs import LogMetadata, Outcome, Shard
-from .machine import TransactionMachine
+from .machine import EPOCH_PER_TRANSACTION, TransactionMachine
 from .state import Place, Transaction
 
 _log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class MarkerTransport(Protocol):
     async def end_group(self, group: str, producer_id: int, epoch: int, *, committed: bool) -> None:
         """Have a group's coordinator store or drop the offsets of a transaction.
 
-        Raises QbusError: it cannot be done now.
+        ``epoch`` is the one that the transaction had. Raises QbusError: it cannot be done now.
         """
 
 
@@ -277,13 +277,16 @@ class MarkerSender:
 
     async def _tell_group(self, ending: _Ending, group: str) -> None:
         transaction = ending.transaction
+        epoch = transaction.epoch
+        if transaction.client_version >= EPOCH_PER_TRANSACTION:
+            epoch -= 1  # the one that it has by now is the next transaction's
         attempt = 0
         while not ending.is_over:
             try:
                 await self._transport.end_group(
                     group,
                     transaction.producer_id,
-                    transaction.epoch,
+                    epoch,
                     committed=transaction.is_committed,
                 )
             except Exception as error:  # noqa: BLE001 - likewise

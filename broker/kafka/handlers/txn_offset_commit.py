@@ -120,6 +120,7 @@ async def _commit(
             instance_id=request.group_instance_id,
             generation=request.generation_id,
             verify=partial(_verify, broker, version, request),
+            has_new_epoch=version >= _FIRST_THAT_ADDS,
         )
     except ApiError as error:
         if error.code in _GENERATION_IS_OVER:

@@ -8,6 +8,7 @@ from qbus.broker.group.offset_log import OffsetLog
 from qbus.broker.group.offset_machine import OffsetsMachine
 from qbus.broker.internal_logs.machine import Outcome, Producer
 from qbus.broker.internal_logs.topic import partition_for
+from qbus.broker.log import Verification
 from qbus.broker.metadata.image import BrokerInfo, PartitionInfo, Topic
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import Create
@@ -62,27 +63,40 @@ class SharedLog:
         entries.append(("marker", producer, committed))
         shard = self.brokers[self.leaders[index]].loaded[index]
         shard.machine.marker(*producer, committed=committed)
-        shard.partition.open.pop(producer[0], None)
-        shard.partition.tokens.pop(producer[0], None)
+        shard.partition.marked(*producer)
 
 
 class FakePartition:
     def __init__(self, index: int) -> None:
         self.index = index
         self.open: dict[int, int] = {}
-        self.tokens: dict[int, object] = {}
+        self.tokens: dict[int, Verification] = {}
 
-    def begin_verification(self, producer_id: int, epoch: int, _: int) -> object | None:
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, begins_with_zero: bool
+    ) -> Verification | None:
         if self.open.get(producer_id) == epoch:
             return None
-        return self.tokens.setdefault(producer_id, object())
+        made = Verification(
+            producer_id, epoch, sequence, begins_with_zero=begins_with_zero, now_ms=0
+        )
+        return self.tokens.setdefault(producer_id, made)
 
-    def check_transaction(self, producer_id: int, epoch: int, verification: object | None) -> None:
+    def marked(self, producer_id: int, epoch: int) -> None:
+        self.open.pop(producer_id, None)
+        asked = self.tokens.get(producer_id)
+        if asked is not None and asked.is_void_after(epoch):
+            del self.tokens[producer_id]
+
+    def check_transaction(
+        self, producer_id: int, epoch: int, verification: Verification | None
+    ) -> None:
         if self.open.get(producer_id) == epoch:
             return
         if verification is None or self.tokens.get(producer_id) is not verification:
             raise ApiError(ErrorCode.INVALID_TXN_STATE)
         self.open[producer_id] = epoch
+        self.tokens.pop(producer_id, None)
 
 
 class FakeShard:

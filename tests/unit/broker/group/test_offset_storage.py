@@ -314,6 +314,23 @@ class TestTransactions:
         assert await refused(bring(shell, 9, verify=verify)) is ErrorCode.INVALID_TXN_STATE
         assert not await is_unstable(shell)
 
+    async def test_of_the_next_transaction_are_taken_while_the_end_of_the_last_is_told(
+        self, storage: str
+    ) -> None:
+        """Its coordinator waits for that, and the producer has the marker's epoch by then."""
+        shell = await alone(offsets_storage=storage)
+
+        async def verify(partition: int | None) -> ErrorCode:
+            if partition is None:
+                await shell.groups.end_transaction("g", P, 0, committed=True)
+            else:
+                shell.log.shard("g").partition.marked(P, 1)
+            return ErrorCode.NONE
+
+        await bring(shell, 8)
+        await bring(shell, 9, epoch=1, verify=verify, has_new_epoch=True)
+        assert await is_unstable(shell)
+
     async def test_check_a_member_that_they_name(self, storage: str) -> None:
         shell = await alone(offsets_storage=storage)
         await shell.settle_group("g", "a")

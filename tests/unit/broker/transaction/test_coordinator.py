@@ -106,8 +106,20 @@ class TestAnEnd:
         world.brokers.refusals["readers"] = [ErrorCode.NOT_COORDINATOR] * 2
         await world.transactions.end(TX, producer, commit=True, client_version=2)
         await world.over()
-        assert world.brokers.groups == [("readers", 100, 1, True)]
+        assert world.brokers.groups == [("readers", 100, 0, True)]
         assert world.transactions.markers.retries == 2
+
+    async def test_names_groups_the_epoch_that_the_transaction_had(self, world: World) -> None:
+        """Its producer has another one by now, whose offsets are of the next transaction."""
+        producer = await world.producer()
+        for version, commit in [(1, True), (2, True), (2, False)]:
+            await world.transactions.add(TX, producer, groups=["g"])
+            following = await world.transactions.end(
+                TX, producer, commit=commit, client_version=version
+            )
+            await world.over()
+            assert world.brokers.groups.pop() == ("g", *producer, commit)
+            producer = following
 
     async def test_of_a_transaction_without_partitions_needs_no_markers(self, world: World) -> None:
         producer = await world.producer()
@@ -214,7 +226,7 @@ class TestWhoCannotBeTold:
         await world.transactions.end(TX, producer, commit=True, client_version=2)
         await world.over()
         assert world.brokers.told() == [(NEAR, T0, 1, True)]
-        assert world.brokers.groups == [("g", 100, 1, True)]
+        assert world.brokers.groups == [("g", 100, 0, True)]
 
     async def test_and_knows_a_later_coordinator_is_left_to_that(self, world: World) -> None:
         producer = await world.producer()
