@@ -4,12 +4,16 @@ Nobody is answered while a group is loaded, and its fence keeps former coordinat
 the store: so what is moved is all that was acknowledged, and nothing is committed meanwhile. First
 the offsets are written to their new place, then they are deleted from the old one; where a crash
 comes between, the next load does both again, before anything else can be committed.
+
+The storage may change while a group is loaded. What is in the store goes from there only as long as
+the storage is still the log: else it could have been said already that nothing is left in the log.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from qbus.errors import ApiError, ErrorCode
-from qbus.metadata import MetadataStore
+from qbus.metadata import MetadataStore, Op
 
 from .group import EMPTY_IMAGE
 from .offset_log import OffsetLog
@@ -39,7 +43,7 @@ async def move_in(
     """
     storage, log = homes.storage.current, homes.log
     if storage is Storage.LOG:
-        await _to_log(store, log, group_id, znodes)
+        await _to_log(store, log, group_id, znodes, homes.storage.guards)
         return True
     if storage is Storage.RETURNING and log.has(group_id):
         if log.unstable(group_id):
@@ -48,12 +52,14 @@ async def move_in(
     return False
 
 
-async def _to_log(store: MetadataStore, log: OffsetLog, group_id: str, znodes: GroupZnodes) -> None:
+async def _to_log(
+    store: MetadataStore, log: OffsetLog, group_id: str, znodes: GroupZnodes, guards: Sequence[Op]
+) -> None:
     offsets = _flat(znodes.offsets)
     if not offsets:
         return
     _check(await log.save(group_id, offsets))
-    await _change(store, znodes, GroupChange(offsets=dict.fromkeys(offsets)))
+    await _change(store, znodes, GroupChange(offsets=dict.fromkeys(offsets)), guards)
 
 
 async def _to_store(
@@ -65,9 +71,11 @@ async def _to_store(
     _check(await log.save(group_id, dict.fromkeys(offsets)))
 
 
-async def _change(store: MetadataStore, znodes: GroupZnodes, change: GroupChange) -> None:
+async def _change(
+    store: MetadataStore, znodes: GroupZnodes, change: GroupChange, guards: Sequence[Op] = ()
+) -> None:
     for operations in znodes.plan(change):
-        await store.transaction(operations)
+        await store.transaction([*guards, *operations])
     znodes.apply(change)
 
 

@@ -1,6 +1,7 @@
 """Offsets in the log, and their moves between log and store while groups are in use."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -408,6 +409,27 @@ class TestTransactionsInTheStore:
 
 
 class TestMovingToTheLog:
+    async def test_leaves_the_store_as_it_is_when_the_storage_has_changed_meanwhile(self) -> None:
+        shell = await alone()
+        await shell.groups.commit("g", {("t", 0): at(5)})
+        ask = shell.log.ask
+
+        async def overtaken(*args: Any, **kwargs: Any) -> Any:
+            answer = await ask(*args, **kwargs)
+            if where(shell) is Storage.LOG:  # the way to the log, and all of the way back
+                switch(shell, "zookeeper")
+                shell.store.database.begin()
+                shell.store.database.apply([Set(PATH, b'{"version":1,"storage":"zookeeper"}')])
+                shell.store.database.commit()
+            return answer
+
+        shell.log.ask = overtaken  # type: ignore[method-assign]
+        switch(shell, "log")
+        await shell.look()
+
+        assert where(shell) is Storage.STORE
+        assert await shell.offset("g", "t", 0) == 5
+
     async def test_takes_what_is_in_the_store_along(self) -> None:
         shell = await alone()
         await shell.settle_group("g", "a")
