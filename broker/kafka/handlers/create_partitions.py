@@ -1,8 +1,9 @@
 """CreatePartitions (key 37): more partitions for topics (KIP-195).
 
 ``count`` is how many there shall be in all. Records stay where they are: what a key's partition was
-before may differ from what it is afterwards. Every topic is echoed in the answer; one that comes
-twice is INVALID_REQUEST. Versions differ only in their encoding.
+before may differ from what it is afterwards. So the system's own topics, of which coordinators look
+for what is stored under a key, do not grow: INVALID_TOPIC_EXCEPTION. Every topic is echoed in the
+answer; one that comes twice is INVALID_REQUEST. Versions differ only in their encoding.
 """
 
 import logging
@@ -10,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from qbus.errors import ErrorCode
+from qbus.names import INTERNAL_TOPICS
 from qbus.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -41,6 +43,9 @@ async def handle(
             results[topic.name].error_message = "the topic's name comes twice"
         elif not context.allows(Operation.ALTER, topic_resource(topic.name)):
             results[topic.name].error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topic.name in INTERNAL_TOPICS:
+            results[topic.name].error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            results[topic.name].error_message = "the topic is the system's own"
         else:
             growths.append(_to_grow(topic))
     errors = await broker.controller.create_partitions(growths, validate_only=request.validate_only)

@@ -4,13 +4,15 @@ Offset -1 stands for the high watermark. An offset below the log's start changes
 answer's low watermark is where the logs start now of all replicas that live: for good, also after a
 crash, and whoever leads. If a follower does not do as its leader within the request's time, that is
 REQUEST_TIMED_OUT, and will be done later. A mirrored log starts with the delayed records that it
-holds back at the latest. Versions differ only in their encoding.
+holds back at the latest. The system's own topics keep their records, which coordinators need:
+INVALID_TOPIC_EXCEPTION. Versions differ only in their encoding.
 """
 
 import asyncio
 from typing import TYPE_CHECKING
 
 from qbus.errors import ApiError, ErrorCode
+from qbus.names import INTERNAL_TOPICS
 from qbus.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -105,6 +107,8 @@ async def _delete(
     result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index)
     try:
         context.authorize(Operation.DELETE, topic_resource(topic))
+        if topic in INTERNAL_TOPICS:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is the system's own")
         partition = broker.replicas.leader_of(topic, wanted.partition_index)
         offset = _offset_to_start_with(partition, wanted.offset)
         start = await broker.delays.clear_before(partition, offset)

@@ -7,6 +7,7 @@ import pytest
 
 from qbus.broker.controller import NewTopic
 from qbus.errors import ErrorCode
+from qbus.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from qbus.wire import API, ApiKey
 from qbus.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -92,6 +93,15 @@ async def test_refuses_as_kafka_does(
     (result,) = await grow(plane, wanted)
     assert result.error_code == expected
     assert len(plane.metadata.topics["t"].partitions) == 2
+
+
+@pytest.mark.parametrize("name", [OFFSETS_TOPIC, TRANSACTIONS_TOPIC])
+async def test_topics_of_coordinators_do_not_grow(plane: MetadataPlane, name: str) -> None:
+    """Groups and transactional ids would be looked for in other partitions than they are in."""
+    await plane.controller.create_topics([NewTopic(name, 2)])
+    (result,) = await grow(plane, topic(name, 3))
+    assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert len(plane.metadata.topics[name].partitions) == 2
 
 
 async def test_a_topic_that_comes_twice_is_echoed_once_and_does_not_grow(

@@ -9,6 +9,7 @@ import pytest
 from qbus.broker.log import checkpoints
 from qbus.broker.partition.partition import Partition
 from qbus.errors import ErrorCode
+from qbus.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from qbus.wire import ApiKey
 from qbus.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -68,6 +69,16 @@ async def test_an_offset_before_the_start_changes_nothing(
     await delete(plane, 3)
     result = await delete(plane, 1)
     assert (result.error_code, result.low_watermark) == (0, 3)
+
+
+@pytest.mark.parametrize("topic", [OFFSETS_TOPIC, TRANSACTIONS_TOPIC])
+async def test_what_coordinators_need_stays(plane: DataPlane, topic: str) -> None:
+    partition = await plane.create(topic, qbus_durability="memory")
+    partition.append_own(bytearray(batch(b"a", b"b")), 2)
+    result = await delete(plane, -1, topic=topic)
+    assert ErrorCode(result.error_code) is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert result.low_watermark == -1
+    assert partition.log.log_start_offset == 0
 
 
 async def test_the_start_survives_a_restart(plane: DataPlane, orders: Partition) -> None:
