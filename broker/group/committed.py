@@ -15,6 +15,7 @@ from .offset_log import OffsetLog, Verify
 from .offset_machine import Committed
 from .offsets import Offset, Offsets, TopicPartition
 from .registry import GroupRegistry
+from .state import GroupState
 from .storage import Storage
 from .znodes import ProducerEpoch
 
@@ -90,6 +91,10 @@ class CommittedOffsets:
             places = {*_places(self.known(metadata)), *self._log.unstable(group_id)}
             if error := await self._log.save(group_id, dict.fromkeys(places)):
                 return error
+            if metadata.group.state is GroupState.DEAD:
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            if metadata.group.state is not GroupState.EMPTY:  # somebody has joined meanwhile
+                return ErrorCode.NON_EMPTY_GROUP
         return await self._registry.remove(metadata)
 
     # Transactions

@@ -210,6 +210,10 @@ class GroupMetadata:
             for done in writing.done:
                 done(error)
 
+    def refuse_pending(self) -> None:
+        """Refuse what came since the group was abandoned: nobody writes it any more."""
+        self.abandon(self._abandoned)
+
     def _pending_write(self) -> _Write:
         if self._pending is None:
             self._pending = _Write()

@@ -60,8 +60,10 @@ class GroupWriter:
         self._stuck: set[asyncio.Task[None]] = set()  # tasks whose transaction timed out
 
     def write(self, metadata: GroupMetadata) -> None:
-        """Write the pending changes of a group soon."""
-        if self._stuck:
+        """Write the pending changes of a group soon; those of an unloaded one are refused."""
+        if metadata.is_abandoned:
+            metadata.refuse_pending()
+        elif self._stuck:
             self._unload(metadata, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif metadata in self._in_flight:
             self._in_flight[metadata] = True

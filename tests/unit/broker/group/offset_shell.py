@@ -114,6 +114,8 @@ class FakeInternalLog:
         self.node = node
         self.loaded: dict[int, FakeShard] = {}
         self.fails: list[ApiError] = []
+        self.meanwhile: Callable[[], None] | None = None  # done once, before the next answer
+        self.pause = 0  # turns of the loop between that and the answer
         shared.brokers[node] = self
 
     def load(self, index: int) -> None:
@@ -171,6 +173,11 @@ class FakeInternalLog:
             position = len(entries)
             entries.append(("record", record_key, value, position, outcome.producer))
             shard.machine.replay(record_key, value, position, now_ms, outcome.producer)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+            for _ in range(self.pause):
+                await asyncio.sleep(0)
         return outcome.answer
 
     def submit(self, key: str, operation: Any, *, check: Any = None) -> "asyncio.Task[Any]":

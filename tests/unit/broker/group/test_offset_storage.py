@@ -1,5 +1,6 @@
 """Offsets in the log, and their moves between log and store while groups are in use."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -193,6 +194,52 @@ class TestCommitsInTheLog:
         assert set(answers.values()) == {ErrorCode.NONE}
         assert await shell.offset("g", "t", 0) is None
         assert await shell.offset("g", "t", 1) == 6
+
+    async def test_of_a_group_that_is_unloaded_amid_its_deletion_do_not_hang(self) -> None:
+        shell = await alone(**LOG)
+        await shell.groups.commit("g", {("t", 0): at(5)})
+
+        def unload() -> None:
+            shell.store.enter(SessionState.LOST)
+            shell.store.enter(SessionState.CONNECTED)
+
+        shell.log.meanwhile = unload
+        async with asyncio.timeout(1):
+            lost = await refused(shell.groups.delete("g"))
+
+        assert lost is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    async def test_superseded_in_a_group_that_is_unloaded_meanwhile_do_not_hang(self) -> None:
+        shell = await alone()
+        await bring(shell, 9)
+        switch(shell, "log")
+        await shell.look()
+
+        def unload() -> None:
+            shell.store.enter(SessionState.LOST)
+            shell.store.enter(SessionState.CONNECTED)
+
+        await shell.groups.offsets("g")
+        shell.log.meanwhile = unload
+        async with asyncio.timeout(1):
+            lost = await refused(shell.groups.commit("g", {("t", 0): at(11)}))
+
+        assert lost is ErrorCode.NOT_COORDINATOR
+
+    async def test_of_a_group_that_somebody_joins_amid_its_deletion_go_alone(self) -> None:
+        shell = await alone(**LOG)
+        await shell.groups.commit("g", {("t", 0): at(5)})
+        joining: list[asyncio.Task[None]] = []
+
+        def join() -> None:
+            joining.append(asyncio.ensure_future(shell.settle_group("g", "a")))
+
+        shell.log.meanwhile = join
+        shell.log.pause = 10
+        assert await refused(shell.groups.delete("g")) is ErrorCode.NON_EMPTY_GROUP
+
+        await joining[0]
+        assert await shell.heartbeat("g", "a", 1) is ErrorCode.NONE
 
     async def test_are_deleted_with_their_group(self) -> None:
         shell = await alone(**LOG)
