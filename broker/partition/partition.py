@@ -862,6 +862,9 @@ class Partition:
         """Let the high watermark be ``offset``: acknowledge, and let readers see."""
         visible_before = self.visible_end
         committed_before = self.committed_end if self.committed_watchers else 0
+        log = self.log
+        if log.has_transactions:  # first: from the next step on readers may ask what is stable
+            log.advance_stable(offset)
         self.high_watermark = offset
         self._acks.advance(offset)
         size = 0
@@ -869,13 +872,8 @@ class Partition:
         while sizes and sizes[0][0] <= offset:
             size += sizes.popleft()[1]
         if self.watchers:
-            is_visible = self.visible_end > visible_before
-            for watcher in self.watchers:
-                if is_visible or watcher.sees_hidden:
-                    watcher.advanced(size)
-        log = self.log
+            self._tell_watchers(size, is_visible=self.visible_end > visible_before)
         if log.has_transactions:
-            log.advance_stable(offset)
             size = self._unstable_bytes = self._unstable_bytes + size
         if self.committed_watchers and self.committed_end > committed_before:
             self._unstable_bytes = 0
@@ -885,6 +883,11 @@ class Partition:
             replica.changed(at_once=False)
         for moved in self._events.high_watermark_moved:
             moved(self, offset)
+
+    def _tell_watchers(self, size: int, *, is_visible: bool) -> None:
+        for watcher in self.watchers:
+            if is_visible or watcher.sees_hidden:
+                watcher.advanced(size)
 
     def _wake_all(self) -> None:
         self.wake()

@@ -532,6 +532,25 @@ class TestTransactions:
         assert len(committed.sizes) == 2
         assert sum(committed.sizes) == sum(reader.sizes) == partition.log.size
 
+    async def test_the_last_stable_offset_is_right_as_soon_as_the_high_watermark_has_moved(
+        self, bench: Bench
+    ) -> None:
+        partition = bench.lead(2, durable=False)
+        for producer_id in (7, 8):
+            self.send(partition, producer_id)
+        for producer_id in (7, 8):
+            partition.end_transaction(producer_id, 0, 0, committed=True)
+        seen: list[int] = []
+
+        class Reader(Visible):
+            def advanced(self, size: int) -> None:
+                seen.append(partition.last_stable_offset)
+
+        partition.watchers[Reader()] = None
+        partition.fetched(2, -1, 3, 1.0)
+        partition.fetched(2, -1, 4, 1.0)
+        assert seen == [1, 4]
+
     async def test_they_hear_of_everything_that_ends_their_wait(self, bench: Bench) -> None:
         partition = bench.lead(durable=False)
         committed = Visible()
