@@ -285,7 +285,11 @@ class LogSegment:
     @property
     def file(self) -> File:
         """The ``.log`` file, opened when it is not. Raises OSError."""
-        return self._file or self._cache.get(self.path)
+        if self._file is None:
+            file = self._cache.get(self.path)
+            # It may have been detached meanwhile: then the name may be another segment's.
+            return self._file or file
+        return self._file
 
     @property
     def indexes(self) -> SegmentIndexes:

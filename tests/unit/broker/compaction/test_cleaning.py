@@ -8,6 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qbus.broker.compaction.cleaning import Buffers, CleaningAbandonedError
+from qbus.broker.log.file_cache import FileCache
+from qbus.broker.log.files import File
 from qbus.broker.log.scan import BadBatch
 from qbus.errors import ApiError
 from qbus.records import Compression, build_batch, iter_records, read_header
@@ -310,6 +312,25 @@ class TestMeanwhile:
         # A reader that had found the segment, and now looks where in it an offset is
         placed = [one.header.base_offset for one in segment.batches_from(0, crc=True)]
         assert placed == [0, 1, 2, 3]
+        assert keyed.items() == [(3, b"a", b"4")]
+
+    def test_so_does_who_is_about_to_open_it(
+        self, keyed: KeyedLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for value in b"1234":
+            keyed.put((b"a", bytes([value])))
+        keyed.roll()
+        segment = keyed.log.rewriter.segments[0]
+        size, get = segment.size, FileCache.get
+
+        def late(cache: FileCache, path: str) -> File:
+            if path == segment.path:
+                monkeypatch.undo()
+                keyed.clean()
+            return get(cache, path)
+
+        monkeypatch.setattr(FileCache, "get", late)
+        assert segment.file.size() == size
         assert keyed.items() == [(3, b"a", b"4")]
 
     @pytest.mark.parametrize("what", ["truncate", "retention", "close"])
