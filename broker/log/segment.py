@@ -285,11 +285,12 @@ class LogSegment:
     @property
     def file(self) -> File:
         """The ``.log`` file, opened when it is not. Raises OSError."""
-        if self._file is None:
-            file = self._cache.get(self.path)
+        held = self._file
+        if held is None:
+            opened = self._cache.get(self.path)
             # It may have been detached meanwhile: then the name may be another segment's.
-            return self._file or file
-        return self._file
+            return self._file or opened
+        return held
 
     @property
     def indexes(self) -> SegmentIndexes:
