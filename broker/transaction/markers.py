@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 _REQUESTS: Final = 2  # under way to one broker
 _LONGEST_S: Final = 2.0
+_GONE_AFTER: Final = 6  # attempts, in 2.5 s: this broker may hear of a new topic later than others
 _COMPLAIN_AFTER: Final = 5  # attempts
 _COMPLAIN_EVERY: Final = 30  # attempts, later
 
@@ -181,9 +182,14 @@ class MarkerSender:
         if ending.is_over:
             return
         later: set[Place] = set()
+        problem = "it has no leader"
         for place in partitions:
             topic = self._metadata.topics.get(place[0])
             if topic is None or place[1] >= len(topic.partitions):
+                if ending.attempts < _GONE_AFTER:
+                    later.add(place)
+                    problem = "it is not known here"
+                    continue
                 _log.info(
                     "%s-%d does not exist any more: transaction %r ends without it",
                     *place,
@@ -200,7 +206,7 @@ class MarkerSender:
             else:
                 later.add(place)
         if later:
-            self._try_later(ending, later, "it has no leader")
+            self._try_later(ending, later, problem)
         if ending.is_told:
             self._finish(ending)
 

@@ -177,6 +177,18 @@ class TestWhoCannotBeTold:
         await world.transactions.end(TX, producer, commit=True, client_version=2)
         await world.over()
 
+    async def test_and_is_heard_of_late_is_told_all_the_same(self, world: World) -> None:
+        """As by a broker that comes to coordinate just after a topic was made."""
+        producer = await world.producer()
+        await world.transactions.add(TX, producer, [T0, T2])
+        topic = world.plane.metadata.topics.pop("t")
+        await world.transactions.end(TX, producer, commit=True, client_version=2)
+        await eventually(lambda: world.transactions.markers.retries > 0)
+        assert world.state() is State.PREPARE_COMMIT
+        world.plane.metadata.topics["t"] = topic
+        await world.over()
+        assert sorted(world.brokers.told()) == [(NEAR, T0, 1, True), (FAR, T2, 1, True)]
+
     @pytest.mark.parametrize("place", [("unknown", 0), ("t", 4), ("t", -1)])
     async def test_and_is_not_known_here_yet_is_not_added(
         self, world: World, place: tuple[str, int]
