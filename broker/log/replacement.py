@@ -57,6 +57,7 @@ class SegmentReplacement:
         )
         self._files = state.cache.files
         self._size = 0
+        self._is_swapping = False  # what was written counts, or will after a start
         self._indexes = SegmentIndexes(
             state.cache, state.directory, self._base_offset, CLEANED_SUFFIX
         )
@@ -121,6 +122,7 @@ class SegmentReplacement:
                 self._files.sync_directory(state.directory)
             except OSError as error:
                 raise self._failed(error) from error
+            self._is_swapping = True
             try:
                 self._swap()
             except OSError as error:
@@ -129,7 +131,9 @@ class SegmentReplacement:
         return True
 
     def discard(self) -> None:
-        """Remove what was written. A failure leaves it to the next start."""
+        """Remove what was written, unless it counts. A failure leaves it to the next start."""
+        if self._is_swapping:
+            return
         with suppress(OSError):
             self._indexes.remove()
             self._files.remove(self._aborted_path + CLEANED_SUFFIX)

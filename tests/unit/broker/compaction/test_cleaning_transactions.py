@@ -1,14 +1,17 @@
 """Transactions in a compacted log: aborted records go, and markers after what they end."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from qbus.broker.compaction.cleaning import Buffers
-from qbus.broker.log import Log
+from qbus.broker.log import Log, OsFiles
+from qbus.errors import ApiError
 from qbus.records import build_batch, iter_batches
 from qbus.records.compact import HORIZON
 from qbus.records.control import Marker
+from tests.support.failing_files import FailingFiles, failing, healthy
 
 from .keyed import NOW, KeyedLog
 
@@ -19,8 +22,8 @@ SECOND = 1000
 class TransactionalLog(KeyedLog):
     """Transactions of several producers, by the markers of a coordinator."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, delete_retention_ms=SECOND)
+    def __init__(self, directory: Path, files: OsFiles | None = None) -> None:
+        super().__init__(directory, files, delete_retention_ms=SECOND)
         self.sequences: dict[int, int] = {}
 
     def send(self, producer: int, key: bytes, value: bytes | None) -> int:
@@ -214,4 +217,28 @@ def test_what_the_memory_does_not_suffice_for_stays_aborted(keyed: Transactional
     assert aborted(keyed.log) == [(7, 100, 101)]
     keyed.clean()
     assert keyed.items() == [(number, b"%d" % number, b"1") for number in range(100)]
+    keyed.check()
+
+
+def test_a_disk_that_fails_amid_the_swap_costs_no_aborted_transaction(tmp_path: Path) -> None:
+    directory = tmp_path / "topic-0"
+    directory.mkdir()
+    files = FailingFiles()
+    keyed = TransactionalLog(directory, files)
+    keyed.put((b"x", b"1"))
+    keyed.roll()
+    keyed.put(*((b"%d" % number, b"1") for number in range(100)))
+    keyed.send(7, b"0", b"aborted")
+    keyed.end(7, commit=False)
+    keyed.roll()
+    point = keyed.log.checkpoint()
+    files.before = failing(errno.EIO, "rename", path=".index.cleaned")
+    with pytest.raises(ApiError, match="offline"):
+        keyed.clean(buffers=Buffers(24 * 20, 0.9, 4096))
+    files.before = healthy
+    keyed.log = Log.open(
+        str(directory), keyed.config, keyed.clock, files, recovery_point=point, clean=False
+    )
+    assert keyed.log.segment_count == 2
+    assert aborted(keyed.log) == [(7, 101, 102)]
     keyed.check()
