@@ -175,12 +175,13 @@ class TransactionPeers:
             results = response.results_by_transaction
             if len(results) != len(asked):
                 raise PeerError(f"broker {broker} answers {len(results)} of {len(asked)} questions")
-        except QbusError as error:
+            answers = [_answers(result) for result in results]
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody is left waiting
             for one in asked:
-                one.fail(error)
+                one.fail(_as_known(error, broker))
         else:
-            for one, result in zip(asked, results, strict=True):
-                one.answer(result)
+            for one, answer in zip(asked, answers, strict=True):
+                one.answer(answer)
 
 
 def peer_client(config: BrokerConfig, metadata: MetadataCache) -> PeerClient:
@@ -205,15 +206,21 @@ class _Asked:
         self.question = question
         self.answers = answers
 
-    def answer(self, result: AddPartitionsToTxnResult) -> None:
+    def answer(self, answers: Answers) -> None:
         """It is answered."""
         if not self.answers.done():
-            self.answers.set_result(_answers(result))
+            self.answers.set_result(answers)
 
     def fail(self, error: QbusError) -> None:
         """It cannot be asked."""
         if not self.answers.done():
             self.answers.set_exception(error)
+
+
+def _as_known(error: Exception, broker: int) -> QbusError:
+    if isinstance(error, QbusError):
+        return error
+    return PeerError(f"what broker {broker} answers cannot be read: {error!r}")
 
 
 def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:

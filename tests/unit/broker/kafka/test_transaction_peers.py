@@ -188,6 +188,26 @@ class TestQuestions:
                 "CLUSTER_AUTHORIZATION_FAILED",
             ),
             (AddPartitionsToTxnResponse(), "answers 0 of 1"),
+            (
+                AddPartitionsToTxnResponse(
+                    results_by_transaction=[
+                        AddPartitionsToTxnResult(
+                            transactional_id="a",
+                            topic_results=[
+                                AddPartitionsToTxnTopicResult(
+                                    name="t",
+                                    results_by_partition=[
+                                        AddPartitionsToTxnPartitionResult(
+                                            partition_index=0, partition_error_code=31_999
+                                        )
+                                    ],
+                                )
+                            ],
+                        )
+                    ]
+                ),
+                "cannot be read",
+            ),
         ],
     )
     async def test_fail_when_the_answer_is_none(
@@ -195,7 +215,8 @@ class TestQuestions:
     ) -> None:
         wire.answer = lambda _: response
         with pytest.raises(QbusError, match=message):
-            await peers.ask_coordinator(question("a", T0), add=True)
+            async with asyncio.timeout(5):
+                await peers.ask_coordinator(question("a", T0), add=True)
 
     async def test_without_a_coordinator_are_refused(
         self, peers: TransactionPeers, services: Services
