@@ -202,7 +202,9 @@ class ConsumerGroup:
         """Take in members as they were stored; all time-outs start again.
 
         Where two members have a partition, only part of a change was stored. The one with the
-        higher epoch got it from the other, who had given it up.
+        higher epoch got it from the other, who had given it up. Where partitions of subscribed
+        topics are nobody's target, they came while no broker had the group, or again only part of
+        a change was stored: then the assignment is made anew at once.
         """
         self.assignment_epoch = assignment_epoch
         for member in sorted(members, key=lambda one: one.epoch):
@@ -218,6 +220,9 @@ class ConsumerGroup:
             self._extend_session(member, now)
             if member.state is MemberState.UNREVOKED:
                 self._limit_revocation(member, now)
+        if self.epoch == self.assignment_epoch and self._leaves_partitions_out():
+            self._begin_epoch()
+            self._wake_by(now)
         self._state = self._find_state()
 
     def handle(self, request: Request, now: float) -> list[Effect]:
@@ -644,6 +649,17 @@ class ConsumerGroup:
         return known
 
     # Assignments
+
+    def _leaves_partitions_out(self) -> bool:
+        """Whether subscribed topics have partitions that are no member's target."""
+        names = {name for member in self._members.values() for name in member.subscription}
+        targets = {one for member in self._members.values() for one in member.target}
+        found = (self._catalog.find(name) for name in names)
+        return any(
+            (topic_id, index) not in targets
+            for topic_id, count in filter(None, found)
+            for index in range(count)
+        )
 
     def _begin_epoch(self) -> None:
         """Begin a new epoch, one for all that an event changes."""

@@ -1,6 +1,7 @@
 """A group of KIP-848: who is in it, who is told what, and that no partition has two readers."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -415,6 +416,33 @@ def test_a_restart_changes_nothing_for_members(scene: Scene) -> None:
     assert first.beat().error is ErrorCode.NONE
     assert second.beat().error is ErrorCode.NONE
     assert not set(first.owned) & set(second.owned)
+
+
+@pytest.mark.parametrize("said", [{}, {"topics": None, "pattern": "t.*"}])
+def test_partitions_that_came_amid_a_restart_are_assigned_after_it(
+    scene: Scene, said: dict[str, Any]
+) -> None:
+    client = scene.client("a", **said)
+    scene.settle(client)
+    assert client.indexes == [0, 1, 2, 3]
+    scene.topics.sizes["t"] = 6  # and nobody is there to hear of it
+    scene.restart()
+    scene.pass_time(1)
+    assert scene.saved
+    client.beat()
+    assert client.indexes == [0, 1, 2, 3, 4, 5]
+
+
+def test_so_are_those_of_a_change_that_was_stored_in_part(scene: Scene) -> None:
+    first, second = scene.client("a"), scene.client("b")
+    scene.settle(first, second)
+    before = dict(scene.group.nodes())
+    scene.change_topics(t=8)
+    nodes = {**before, "consumer": scene.group.nodes()["consumer"]}
+    scene.group.nodes = lambda: nodes  # type: ignore[method-assign]
+    scene.restart()
+    scene.settle(first, second)
+    assert sorted(first.indexes + second.indexes) == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
 def test_what_is_not_given_up_yet_stays_with_whoever_has_it_after_a_restart(scene: Scene) -> None:
