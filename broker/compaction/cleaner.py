@@ -35,7 +35,10 @@ class _StoppingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a log is not compacted; ``rewrites``: as long as its records are the same."""
+    """Why a log is not compacted.
+
+    That holds until the log's count of ``rewrites`` is another one: records were repaired or cut.
+    """
 
     log: Log
     rewrites: int
@@ -211,7 +214,7 @@ class LogCleaner(PartitionListener):
         except BadBatch as bad:
             self._stop_for(key, log, f"at offset {bad.offset}: {bad.problem}")
         except OSError as error:
-            _log.warning("what there is to compact of %s cannot be read: %s", key, error)
+            _log.warning("%s is not compacted now, for its segments cannot be read: %s", key, error)
         return None
 
     def _cleaned_before(self, log: Log) -> int:
@@ -238,14 +241,14 @@ class LogCleaner(PartitionListener):
         except _StoppingError:
             return True
         except CleaningAbandonedError as error:
-            _log.info("%s is compacted later: %s", key, error)
+            _log.info("the compaction of %s was given up, and is tried again: %s", key, error)
             return False
         except BadBatch as bad:
             self._stop_for(key, log, f"at offset {bad.offset}: {bad.problem}")
             return True
         except (ApiError, OSError) as error:
             self.statistics.failures += 1
-            _log.warning("%s is compacted later: %s", key, error)
+            _log.warning("the compaction of %s failed, and is tried again: %s", key, error)
             return False
         seconds = self._clock.monotonic() - begun
         self.statistics.add(result, seconds)

@@ -78,7 +78,7 @@ class LogState:
         self.has_hidden = opened.has_hidden  # or had: whether there are batches to be kept back
         self.snapshots = SnapshotFiles(shared.cache.files, directory)
         self.control_snapshots = control_snapshots(shared.cache.files, directory)
-        self.rewrites = 0  # how often records were cut off, or repaired in place
+        self.rewrites = 0  # how often records were cut off, repaired in place, or compacted
         self.corruptions: list[Corruption] = []
         self.refusal: ApiError | None = None
         self.corruption: Corruption | None = None
