@@ -131,13 +131,22 @@ async def _verify(appends: "_Appends") -> None:
                 appends.refuse_late(one.answer, error)
 
 
-class _UnverifiedBatch(NamedTuple):
+class _UnverifiedBatch:
     """A transaction's first batch in a partition, and its place in the response."""
 
-    partition: Partition
-    answer: PartitionProduceResponse
-    batch: memoryview
-    verification: Verification
+    __slots__ = ("answer", "batch", "partition", "verification")
+
+    def __init__(
+        self,
+        partition: Partition,
+        answer: PartitionProduceResponse,
+        batch: memoryview,
+        verification: Verification,
+    ) -> None:
+        self.partition = partition
+        self.answer = answer
+        self.batch = batch
+        self.verification = verification
 
 
 class _LateBatch(NamedTuple):
@@ -297,7 +306,8 @@ class _Appends:
 
     def append_verified(self, unverified: _UnverifiedBatch) -> None:
         """Append a batch whose coordinator takes it. Raises ApiError."""
-        partition, answer, batch, verification = unverified
+        partition, answer = unverified.partition, unverified.answer
+        batch, verification = unverified.batch, unverified.verification
         config = partition.log.config
         if config.compression_type != PRODUCER and must_recompress(batch, config):
             self._recompress_first(partition, answer, batch, verification)

@@ -45,3 +45,31 @@ def test_a_broker_maps_the_library(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
         maps = Path(f"/proc/{broker.pid}/maps").read_text()
     assert "qbus_compiled__mypyc" in maps
+
+
+_IMPORT_ALL = """
+from importlib import import_module
+from qbus.compiled import MODULES
+for name in MODULES:
+    try:
+        assert import_module(name).__file__.endswith(".so"), "it is no compiled one"
+    except Exception as error:
+        print(name, repr(error))
+"""
+
+
+def test_every_compiled_module_can_be_imported() -> None:
+    """What mypyc makes of some annotations fails when a module is imported, not when it is built.
+
+    A broker imports a handler at its first request.
+    """
+    kept = {key: value for key, value in os.environ.items() if key != "QBUS_COMPILED"}
+    told = subprocess.run(
+        [sys.executable, "-c", _IMPORT_ALL],
+        env=kept,
+        capture_output=True,
+        check=True,
+        timeout=60,
+        text=True,
+    )
+    assert told.stdout == ""
