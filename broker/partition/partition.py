@@ -166,6 +166,7 @@ class Partition:
         "_flushing",
         "_is_held",
         "_is_mirror",
+        "_mirrored_open",
         "_refuses",
         "_session",
         "_sizes",
@@ -245,6 +246,7 @@ class Partition:
         self._committed_end = 0
         self._unstable_bytes = 0  # that became visible since the last stable offset moved
         self._is_mirror = bool(log.config.qbus_mirror_source)
+        self._mirrored_open: dict[int, int] = {}  # first offsets, by producer id, when it ended
         log.advance_stable(self.high_watermark)
         self._target_count = 1  # replicas that it is to have, once no reassignment is under way
 
@@ -381,6 +383,7 @@ class Partition:
             self.followers.learned(info.state(), info.version)
         else:
             self._begin_to_lead(info, now)
+        self._abort_mirrored()
         self.advance()
 
     def follow(self, leader: int, leader_epoch: int) -> None:
@@ -411,6 +414,7 @@ class Partition:
         """Serve again as the leader, if it is led here."""
         if self.followers is not None and self.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self.error = ErrorCode.NONE
+            self._abort_mirrored()
             self._wake_all()
 
     def may_be_deposed(self, asked_since: float) -> bool:
@@ -430,26 +434,37 @@ class Partition:
         if self.followers is not None:
             self.followers.wanted = self._policy(self._target_count)
         was_mirror, self._is_mirror = self._is_mirror, bool(self.log.config.qbus_mirror_source)
-        if was_mirror and not self._is_mirror and self.followers is not None:
+        if was_mirror is not self._is_mirror:
+            self._mirrored_open = self.log.producers.open_transactions if was_mirror else {}
             self._abort_mirrored()
         self._catch_up_with_log()
 
     def _abort_mirrored(self) -> None:
-        """End the transactions that came from the source: their markers never will."""
+        """End the transactions that came from the source: their markers never will.
+
+        The leader does, at once or as soon as it can; whoever leads later has them in mind, too.
+        """
+        mirrored = self._mirrored_open
+        if not mirrored or self.followers is None or self.error:
+            return
         for producer in self.log.producers:
-            if producer.transaction_start >= 0:
-                coordinator_epoch = max(producer.coordinator_epoch, 0)
-                try:
-                    self.end_transaction(
-                        producer.producer_id, producer.epoch, coordinator_epoch, committed=False
-                    )
-                except ApiError as error:
-                    _log.warning(
-                        "%s: the transaction of producer %d stays open: %s",
-                        self,
-                        producer.producer_id,
-                        error,
-                    )
+            start = mirrored.pop(producer.producer_id, -1)
+            if start < 0 or start != producer.transaction_start:
+                continue
+            coordinator_epoch = max(producer.coordinator_epoch, 0)
+            try:
+                self.end_transaction(
+                    producer.producer_id, producer.epoch, coordinator_epoch, committed=False
+                )
+            except ApiError as error:
+                mirrored[producer.producer_id] = start
+                _log.warning(
+                    "%s: the transaction of producer %d, which its source left open, cannot be"
+                    " aborted yet: %s",
+                    self,
+                    producer.producer_id,
+                    error,
+                )
 
     def _begin_to_lead(self, info: PartitionInfo, now: float) -> None:
         end = self.log.log_end_offset

@@ -639,3 +639,40 @@ class TestTransactions:
         assert partition.last_stable_offset == partition.log.log_end_offset == 2
         (aborted,) = partition.log.aborted_between(0, 2)
         assert (aborted.producer_id, aborted.first_offset) == (7, 0)
+
+    async def test_who_leads_later_ends_it_where_the_mirror_ended_meanwhile(
+        self, bench: Bench
+    ) -> None:
+        bench.log.update_config(LogConfig(qbus_mirror_source="a"))
+        partition = bench.lead(durable=False)
+        batches = bytearray(transactional(b"open"))
+        partition.append_mirrored(memoryview(batches), Provenance("a", "", 0, 0))
+        partition.follow(2, 1)
+        bench.log.update_config(LogConfig(qbus_mirror_former_source="a"))
+        partition.configure(durable=False, min_insync_replicas=1)
+        assert partition.log.log_end_offset == 1
+        bench.lead(durable=False, leader_epoch=2)
+        assert partition.last_stable_offset == partition.log.log_end_offset == 2
+
+    async def test_it_is_ended_when_the_session_is_good_again(self, bench: Bench) -> None:
+        bench.log.update_config(LogConfig(qbus_mirror_source="a"))
+        partition = bench.lead(durable=False)
+        batches = bytearray(transactional(b"open"))
+        partition.append_mirrored(memoryview(batches), Provenance("a", "", 0, 0))
+        bench.session.is_suspended = True
+        partition.suspect()
+        bench.log.update_config(LogConfig(qbus_mirror_former_source="a"))
+        partition.configure(durable=False, min_insync_replicas=1)
+        assert partition.log.log_end_offset == 1
+        bench.session.is_suspended = False
+        partition.resume()
+        assert partition.last_stable_offset == partition.log.log_end_offset == 2
+
+    async def test_a_transaction_of_its_own_stays_open_then(self, bench: Bench) -> None:
+        bench.log.update_config(LogConfig(qbus_mirror_source="a"))
+        partition = bench.lead(durable=False)
+        bench.log.update_config(LogConfig(qbus_mirror_former_source="a"))
+        bench.lead(durable=False)
+        self.send(partition)
+        bench.lead(durable=False, leader_epoch=1)
+        assert (partition.last_stable_offset, partition.log.log_end_offset) == (0, 1)
