@@ -17,8 +17,8 @@ from tests.sdk.ledger import by_partition
 from tests.sdk.reading import read_topic
 
 KINDS = ("Producer", "Consumer", "Admin")
-_OF_ONE_FACE = {"over"}
-"""What makes a client of connections that are shared in one event loop."""
+_OF_ONE_FACE = {"over", "transactions"}
+"""What makes a client of connections that are shared, and what the other face stands on."""
 
 
 def public(sdk: object, kind: str) -> dict[str, inspect.Signature | None]:

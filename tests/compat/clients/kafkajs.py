@@ -81,7 +81,7 @@ class Kafkajs(Scripted):
         return GroupDescription(upper_snake(self._ask("groupState", group=group)))
 
     def commit(self, topic: str, partition: int, group: str, offset: int) -> None:
-        self._ask("commit", topic=topic, partition=partition, group=group, offset=offset)
+        self._ask("commitOffset", topic=topic, partition=partition, group=group, offset=offset)
 
     def delete_group(self, group: str) -> None:
         self._ask("deleteGroup", group=group)

@@ -93,7 +93,7 @@ const operations = {
     return Number(partitions.find((one) => one.partition === partition).offset)
   },
 
-  commit: (admin, { topic, partition, group, offset }) =>
+  commitOffset: (admin, { topic, partition, group, offset }) =>
     admin.setOffsets({
       groupId: group,
       topic,

@@ -186,10 +186,6 @@ class TestInitProducerId:
         assert ErrorCode(response.error_code) is ErrorCode.INVALID_REQUEST
         assert response.producer_id == -1
 
-    async def test_transactions_are_not_served(self, store: MetadataStore) -> None:
-        response = await self.ask(store, transactional_id="t")
-        assert ErrorCode(response.error_code) is ErrorCode.UNSUPPORTED_VERSION
-
     async def test_without_the_store_it_is_to_be_asked_again(self, tmp_path: Path) -> None:
         closed = EmbeddedStore(tmp_path / "metadata.db")
         response = await self.ask(closed)

@@ -55,6 +55,7 @@ def test_topics() -> None:
         "id": "L6pmXb5tSmuaoLS_Xb5tSg",
         "config": {},
         "delayed": None,
+        "uncompacted": [],
         "partitions": [partition(0), partition(11)],
     }
     shown = lines(topic_descriptions([topic]))
@@ -66,6 +67,7 @@ def test_topics() -> None:
 def test_replicas_that_may_lead_without_being_in_sync_are_shown_where_there_are_some() -> None:
     topic: dict[str, Any] = {"name": "t", "id": "L6pmXb5tSmuaoLS_Xb5tSg", "config": {}}
     topic["delayed"] = None
+    topic["uncompacted"] = []
     shown = lines(topic_descriptions([topic | {"partitions": [partition(0, isr=[1], elr=[2])]}]))
     assert "0 1 12 1,2,3 1 2 12345678 23456789 123.4 MB" in shown
 
@@ -85,8 +87,12 @@ def test_groups() -> None:
         "group": "readers",
         "state": "Stable",
         "protocol": "range",
+        "epoch": None,
         "offsets": [offset],
-        "members": [member | {"partitions": [1]}, other],
+        "members": [
+            member | {"partitions": [1], "reconciled": True},
+            other | {"reconciled": True},
+        ],
     }
     shown = lines(group_descriptions([group]))
     assert "access-logs 11 12345678 23456789 11111111 qbus-consume-0f8a1b2c…" in shown
