@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -69,7 +68,7 @@ def _take(
     for partition in wanted.partitions:
         error, index = refused, partition.partition_index
         if topic is not None and not refused:
-            error = _refusal(topic, partition, limit)
+            error = refusal(topic, index, partition.committed_metadata, limit)
             if not error:
                 offsets[topic.name, index] = Offset(
                     partition.committed_offset,
@@ -83,10 +82,13 @@ def _take(
     return answer
 
 
-def _refusal(topic: "Topic", partition: OffsetCommitRequestPartition, limit: int) -> ErrorCode:
-    if not 0 <= partition.partition_index < len(topic.partitions):
+def refusal(topic: "Topic | None", index: int, metadata: str | None, limit: int) -> ErrorCode:
+    """Why the offset of one partition cannot be committed, or NONE.
+
+    ``limit``: how many bytes of ``metadata`` are taken.
+    """
+    if topic is None or not 0 <= index < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    metadata = partition.committed_metadata
     if metadata and len(metadata.encode()) > limit:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE

@@ -12,7 +12,6 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.names import OFFSETS_TOPIC
 from qbus.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -23,10 +22,10 @@ from ...authorization import Operation, group, transactional_id
 from ...authorization import topic as topic_resource
 from ...group import Offset, TopicPartition
 from ..context import RequestContext
+from .offset_commit import refusal
 
 if TYPE_CHECKING:
     from ...broker import Broker
-    from ...metadata.image import Topic
 
 _FIRST_THAT_ADDS: Final = 5
 _FIRST_ABORTABLE: Final = 4
@@ -77,7 +76,8 @@ def _take(
     for partition in wanted.partitions:
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if not is_denied:
-            error = _refusal(topic, partition, limit)
+            index = partition.partition_index
+            error = refusal(topic, index, partition.committed_metadata, limit)
         if topic is not None and not error:
             offsets[topic.name, partition.partition_index] = Offset(
                 partition.committed_offset,
@@ -91,17 +91,6 @@ def _take(
             )
         )
     return TxnOffsetCommitResponseTopic(name=wanted.name, partitions=answers)
-
-
-def _refusal(
-    topic: "Topic | None", partition: TxnOffsetCommitRequestPartition, limit: int
-) -> ErrorCode:
-    if topic is None or not 0 <= partition.partition_index < len(topic.partitions):
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    metadata = partition.committed_metadata
-    if metadata and len(metadata.encode()) > limit:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    return ErrorCode.NONE
 
 
 async def _commit(
