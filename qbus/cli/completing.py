@@ -75,7 +75,7 @@ def _asked(context: click.Context, read: "Callable[[Admin], Awaitable[list[T]]]"
     from qbus.cli.session import administration
 
     async def ask() -> list[T]:
-        async with asyncio.timeout(_TIMEOUT_S), administration(context.params["bootstrap"]) as it:
+        async with asyncio.timeout(_TIMEOUT_S), administration(context.params["target"]) as it:
             return await read(it)
 
     try:

@@ -18,10 +18,14 @@ from qbus.cli.failures import Failure
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A cluster: the bootstrap as a person named it, and the brokers that were learned."""
+    """A cluster: the bootstrap as a person named it, and the brokers that were learned.
+
+    command_config: the file of properties that says how to connect; None: in the clear.
+    """
 
     bootstrap: str
     brokers: tuple[str, ...] = ()
+    command_config: str | None = None
 
     @property
     def addresses(self) -> str:
@@ -55,7 +59,11 @@ class Contexts:
         try:
             document = json.loads(path.read_bytes())
             found = {
-                str(name): Context(str(entry["bootstrap"]), tuple(map(str, entry["brokers"])))
+                str(name): Context(
+                    str(entry["bootstrap"]),
+                    tuple(map(str, entry["brokers"])),
+                    entry.get("command_config"),
+                )
                 for name, entry in document["contexts"].items()
             }
             return cls(found, document["current"], path)
@@ -73,7 +81,11 @@ class Contexts:
         document: dict[str, Any] = {
             "current": self.current,
             "contexts": {
-                name: {"bootstrap": context.bootstrap, "brokers": list(context.brokers)}
+                name: {
+                    "bootstrap": context.bootstrap,
+                    "brokers": list(context.brokers),
+                    "command_config": context.command_config,
+                }
                 for name, context in sorted(self.all.items())
             },
         }

@@ -13,6 +13,7 @@ from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command
 from qbus.cli.output import Document, emit, table
 from qbus.cli.parameters import IntRange, delay_text, due
+from qbus.cli.targets import Target
 from qbus.cli.topic.tables import held_back
 from qbus.cli.units import format_moment, format_seconds, format_size
 
@@ -59,13 +60,13 @@ def _with_place(command: Any) -> Any:
 @click.option("--watch", is_flag=True, help="Refresh every second until Ctrl-C.")
 @client_command
 async def list_(
-    *, topic: str, partition: int | None, limit: int, watch: bool, bootstrap: str, as_json: bool
+    *, topic: str, partition: int | None, limit: int, watch: bool, target: Target, as_json: bool
 ) -> None:
     """Count what is held back of TOPIC, and show what is due next."""
     from qbus.cli.running import watching
     from qbus.cli.session import administration
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         read = bound(_read, admin, topic, partition, limit)
         if watch:
             await watching(read, _tables, as_json=as_json)
@@ -88,11 +89,11 @@ async def _read(admin: "Admin", topic: str, partition: int | None, limit: int) -
 @delay.command()
 @_with_place
 @client_command
-async def show(*, topic: str, partition: int, offset: int, bootstrap: str, as_json: bool) -> None:
+async def show(*, topic: str, partition: int, offset: int, target: Target, as_json: bool) -> None:
     """Show the delayed record of TOPIC whose producer was told PARTITION and OFFSET."""
     from qbus.cli.session import administration
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         record = await admin.read_delayed(topic, partition, offset)
     if record is None:
         raise _not_delayed(topic, partition, offset)
@@ -111,7 +112,7 @@ async def cancel(
     partition: int | None,
     offset: int | None,
     key: str | None,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Do not deliver a delayed record of TOPIC, or all that have a key.
@@ -119,7 +120,7 @@ async def cancel(
     PARTITION and OFFSET are those that its producer was told, and 'qbus delay list' shows.
     """
     place: Document = {"topic": topic}
-    async with _producer(bootstrap) as producer:
+    async with _producer(target) as producer:
         if key is not None and partition is None:
             place["key"] = key
             if not await producer.cancel_key(topic, os.fsencode(key)):
@@ -153,7 +154,7 @@ async def reschedule(
     offset: int,
     later: str | None,
     deliver_at: int | None,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Deliver a delayed record of TOPIC at another time.
@@ -162,7 +163,7 @@ async def reschedule(
     """
     if (later is None) == (deliver_at is None):
         raise click.UsageError("--delay or --deliver-at: one of them.")
-    async with _producer(bootstrap) as producer:
+    async with _producer(target) as producer:
         moved = await producer.reschedule(
             topic, partition, offset, deliver_at=deliver_at, delay=later
         )
@@ -178,14 +179,15 @@ def _not_delayed(topic: str, partition: int, offset: int) -> Failure:
 
 
 @asynccontextmanager
-async def _producer(bootstrap: str) -> "AsyncIterator[Producer]":
+async def _producer(target: Target) -> "AsyncIterator[Producer]":
     """A producer that gives orders about records."""
     from qbus.cli.session import REQUEST_TIMEOUT_MS, ensure_reachable
     from qbus.clients import Producer
 
-    await ensure_reachable(bootstrap)
+    await ensure_reachable(target)
     async with Producer(
-        bootstrap,
+        target.bootstrap,
+        **target.options,
         linger_ms=0,
         request_timeout_ms=REQUEST_TIMEOUT_MS,
         delivery_timeout_ms=_TIMEOUT_MS,

@@ -7,6 +7,7 @@ import click
 
 from qbus.cli.options import client_command
 from qbus.cli.output import emit, note, table
+from qbus.cli.targets import Target
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 )
 @client_command
 async def elect_leaders(
-    *, names: tuple[str, ...], everything: bool, unclean: bool, bootstrap: str, as_json: bool
+    *, names: tuple[str, ...], everything: bool, unclean: bool, target: Target, as_json: bool
 ) -> None:
     """Elect the preferred replica of each partition, the first in its list, as its leader."""
     from qbus.cli.session import administration
@@ -34,7 +35,7 @@ async def elect_leaders(
         raise click.UsageError("Name either topics or --all.")
     if unclean:
         note("unclean: records that only offline replicas have are lost")
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         wanted = None if everything else await _places(admin, names)
         elected = await admin.elect_leaders(wanted, unclean=unclean)
     documents = [

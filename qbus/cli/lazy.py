@@ -18,8 +18,30 @@ class Entry(NamedTuple):
     summary: str
 
 
+COMMAND_CONFIG = "--command-config"
+"""The option that says how to connect; every command takes it."""
+
+COMMAND_CONFIG_VARIABLE = "QBUS_COMMAND_CONFIG"
+
+
+def accepting(command: click.Command) -> click.Command:
+    """Have a command that connects to no cluster accept ``--command-config`` all the same.
+
+    Scripts give it to every command.
+    """
+    is_known = any(COMMAND_CONFIG in parameter.opts for parameter in command.params)
+    if not isinstance(command, click.Group) and not is_known:
+        command.params.append(
+            click.Option([COMMAND_CONFIG], metavar="FILE", expose_value=False, hidden=True)
+        )
+    return command
+
+
 class _Group(click.Group):
     """A group whose usage errors always know their command; click forgets it for some."""
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        super().add_command(accepting(cmd), name)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -49,7 +71,7 @@ class LazyGroup(_Group):
         module, _, attribute = entry.target.partition(":")
         command = getattr(import_module(f"qbus.cli.{module}"), attribute)
         assert isinstance(command, click.Command)
-        return command
+        return accepting(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -10,6 +10,7 @@ from qbus.cli.completing import topics
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command
 from qbus.cli.output import Document, emit, table
+from qbus.cli.targets import Target
 from qbus.cli.units import counted, format_size
 
 if TYPE_CHECKING:
@@ -36,11 +37,11 @@ def log_dirs() -> None:
 @log_dirs.command("list")
 @_broker
 @client_command
-async def list_(*, broker: int | None, bootstrap: str, as_json: bool) -> None:
+async def list_(*, broker: int | None, target: Target, as_json: bool) -> None:
     """Show the data directories, their space, and what is being moved."""
     from qbus.cli.session import administration
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         found = await admin.describe_log_dirs(None if broker is None else [broker])
     emit([_document(directory) for directory in found], _tables, as_json=as_json)
 
@@ -58,7 +59,7 @@ async def list_(*, broker: int | None, bootstrap: str, as_json: bool) -> None:
 @click.option("--broker", type=int, required=True, metavar="ID", help="The broker.")
 @client_command
 async def move(
-    *, replicas: tuple[tuple[str, int], ...], path: str, broker: int, bootstrap: str, as_json: bool
+    *, replicas: tuple[tuple[str, int], ...], path: str, broker: int, target: Target, as_json: bool
 ) -> None:
     """Move replicas of a broker to another data directory of it, while they are used.
 
@@ -67,7 +68,7 @@ async def move(
     """
     from qbus.cli.session import administration
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         await admin.alter_replica_log_dirs(broker, dict.fromkeys(replicas, path))
     document = {"broker": broker, "path": path, "replicas": [f"{t}-{p}" for t, p in replicas]}
     emit(document, _begun, as_json=as_json)

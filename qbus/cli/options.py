@@ -2,13 +2,17 @@
 
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from qbus.cli.completing import topic_settings
+from qbus.cli.lazy import COMMAND_CONFIG, COMMAND_CONFIG_VARIABLE
 from qbus.cli.parameters import DEFAULT_BOOTSTRAP, bootstrap, key_value
+
+if TYPE_CHECKING:
+    from qbus.cli.targets import Said, Target
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,39 +41,42 @@ _all_option = click.option(
 )
 
 
-def _chosen_bootstrap(
-    context: click.Context, _parameter: click.Parameter, stated: str | None
-) -> str:
-    """The stated bootstrap, or that of the context: the named one, else the current one."""
+def _target(context: click.Context, parameter: click.Parameter, stated: str | None) -> "Target":
+    """The cluster that the options, the environment or a context mean."""
     from qbus.cli.contexts import Contexts
+    from qbus.cli.targets import choose
 
-    name = context.meta.pop(_CONTEXT, None)
-    is_named_here = context.meta.pop(_IS_NAMED_HERE, False)
-    is_stated_here = context.get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE
-    if is_named_here and is_stated_here:
-        raise click.UsageError("Name either --bootstrap or --context.")
-    if stated is not None and not is_named_here:
-        return stated
-    chosen = Contexts.load().chosen(name)
-    return chosen.addresses if chosen else DEFAULT_BOOTSTRAP
+    return choose(
+        _said(context, parameter, stated),
+        context.meta.pop(_KEPT + "context"),
+        context.meta.pop(_KEPT + "command_config"),
+        Contexts.load,
+    )
 
 
-def _keep_context(context: click.Context, _parameter: click.Parameter, name: str | None) -> None:
-    source = context.get_parameter_source("context")
-    context.meta[_CONTEXT] = name
-    context.meta[_IS_NAMED_HERE] = source is ParameterSource.COMMANDLINE
+def _said(context: click.Context, parameter: click.Parameter, value: str | None) -> "Said":
+    from qbus.cli.targets import Said
+
+    assert parameter.name is not None
+    source = context.get_parameter_source(parameter.name)
+    return Said(value, here=source is ParameterSource.COMMANDLINE)
 
 
-_CONTEXT = "qbus.context"
-_IS_NAMED_HERE = "qbus.context.is_named_here"
+def _keep(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    """Remember the value of an option for the one that asks, which comes later."""
+    context.meta[f"{_KEPT}{parameter.name}"] = _said(context, parameter, value)
+
+
+_KEPT = "qbus.kept."
 
 _bootstrap_option = click.option(
     "--bootstrap",
+    "target",
     type=bootstrap,
     metavar="HOST:PORT,...",
     envvar="QBUS_BOOTSTRAP",
     show_envvar=True,
-    callback=_chosen_bootstrap,
+    callback=_target,
     help="Brokers of the cluster; or zk://HOST:PORT,.../CHROOT, where they are registered."
     f" Default: the context's, or else {DEFAULT_BOOTSTRAP}.",
 )
@@ -81,14 +88,31 @@ _context_option = click.option(
     show_envvar=True,
     is_eager=True,
     expose_value=False,
-    callback=_keep_context,
+    callback=_keep,
     help="The cluster that 'qbus context use NAME' named. Default: the one used last.",
 )
 
 
+_command_config_option = click.option(
+    COMMAND_CONFIG,
+    metavar="FILE",
+    envvar=COMMAND_CONFIG_VARIABLE,
+    show_envvar=True,
+    type=click.Path(dir_okay=False),
+    is_eager=True,
+    expose_value=False,
+    callback=_keep,
+    help="Properties that say how to connect, as security.protocol and sasl.username; and where,"
+    " without --bootstrap. Default: the context's.",
+)
+
+
 def bootstrap_options(function: Callable[P, R]) -> Callable[P, R]:
-    """Give a command ``--bootstrap`` and ``--context``; the function gets ``bootstrap``."""
-    return _bootstrap_option(_context_option(function))
+    """Give a command ``--bootstrap``, ``--context`` and ``--command-config``.
+
+    The function gets the cluster that they mean as ``target``.
+    """
+    return _bootstrap_option(_context_option(_command_config_option(function)))
 
 
 def setting_options(
@@ -121,7 +145,7 @@ def setting_options(
 def client_command(function: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     """Make a command of a coroutine that talks to brokers.
 
-    Adds ``--bootstrap``, ``--context`` and ``--json``.
+    Adds ``--bootstrap``, ``--context``, ``--command-config`` and ``--json``.
     """
 
     @wraps(function)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from qbus.cli.contexts import is_kept, learn
 from qbus.cli.failures import Failure
+from qbus.cli.targets import Target
 from qbus.clients import Admin, ConnectionFailed
 from qbus.clients.net.bootstrap import parse
 from qbus.clients.net.dial import dial
@@ -18,14 +19,19 @@ REQUEST_TIMEOUT_MS = 15_000
 
 
 @asynccontextmanager
-async def administration(bootstrap: str) -> AsyncIterator[Admin]:
+async def administration(target: Target) -> AsyncIterator[Admin]:
     """An admin client of a cluster of which a broker accepts connections."""
-    await ensure_reachable(bootstrap)
-    async with Admin(bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS) as admin:
+    await ensure_reachable(target)
+    async with admin_of(target) as admin:
         yield admin
 
 
-async def ensure_reachable(bootstrap: str) -> None:
+def admin_of(target: Target) -> Admin:
+    """An admin client of a cluster."""
+    return Admin(target.bootstrap, **target.options, request_timeout_ms=REQUEST_TIMEOUT_MS)
+
+
+async def ensure_reachable(target: Target) -> None:
     """Return when one of the named brokers accepts a connection; raise Failure if none does.
 
     Clients retry connections until their time-out. For a command the cause is most often a broker
@@ -33,7 +39,7 @@ async def ensure_reachable(bootstrap: str) -> None:
     cluster has.
     """
     try:
-        addresses = await parse(bootstrap).find(_CONNECT_TIMEOUT_S)
+        addresses = await parse(target.bootstrap).find(_CONNECT_TIMEOUT_S)
     except ConnectionFailed as error:
         raise Failure(str(error)) from error
     problems = await _dial_any(addresses)
@@ -42,8 +48,8 @@ async def ensure_reachable(bootstrap: str) -> None:
             f"cannot reach a broker at {'; '.join(problems)}. Start one with"
             " 'qbus broker --data-dir DIR', or name another with --bootstrap HOST:PORT."
         )
-    if is_kept(bootstrap):
-        await _learn_brokers(bootstrap)
+    if is_kept(target.bootstrap):
+        await _learn_brokers(target)
 
 
 async def _dial_any(addresses: Sequence[tuple[str, int]]) -> list[str]:
@@ -68,9 +74,9 @@ async def _dial_any(addresses: Sequence[tuple[str, int]]) -> list[str]:
         await asyncio.gather(*attempts, return_exceptions=True)
 
 
-async def _learn_brokers(bootstrap: str) -> None:
+async def _learn_brokers(target: Target) -> None:
     from qbus.config import Address
 
-    async with Admin(bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS) as admin:
+    async with admin_of(target) as admin:
         nodes = (await admin.describe_cluster()).nodes
-    learn(bootstrap, [str(Address(node.host, node.port)) for node in nodes])
+    learn(target.bootstrap, [str(Address(node.host, node.port)) for node in nodes])

@@ -10,6 +10,7 @@ from qbus.cli.failures import Failure
 from qbus.cli.options import client_command
 from qbus.cli.output import Document, emit, table
 from qbus.cli.parameters import IntRange
+from qbus.cli.targets import Target
 from qbus.cli.units import counted, format_moment, format_size
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @click.argument("offset", metavar="OFFSET]", type=IntRange(0), required=False)
 @client_command
 async def trace(
-    *, topic: str, partition: int | None, offset: int | None, bootstrap: str, as_json: bool
+    *, topic: str, partition: int | None, offset: int | None, target: Target, as_json: bool
 ) -> None:
     """Show what became of a record of TOPIC, or of the job JOBID, step by step.
 
@@ -37,7 +38,7 @@ async def trace(
     from qbus.cli.session import administration
     from qbus.clients.types import TopicPartition
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         job_id = None
         if partition is None:
             job_id = topic

@@ -6,6 +6,7 @@ from qbus.cli.completing import broker_settings
 from qbus.cli.options import client_command, setting_options
 from qbus.cli.output import emit
 from qbus.cli.parameters import IntRange
+from qbus.cli.targets import Target
 
 _EVERY_BROKER = ""  # Kafka's name for it
 
@@ -32,7 +33,7 @@ async def broker_config(
     to_set: tuple[tuple[str, str], ...],
     unset: tuple[str, ...],
     show_all: bool,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Show or change a broker's settings."""
@@ -42,7 +43,7 @@ async def broker_config(
 
     if all_brokers and broker_id is not None:
         raise click.UsageError("--all-brokers and --broker exclude each other.")
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         if broker_id is None and not all_brokers:
             nodes = (await admin.describe_cluster()).nodes
             if len(nodes) != 1:

@@ -8,6 +8,7 @@ from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import bootstrap_options, json_option
 from qbus.cli.output import emit
 from qbus.cli.parameters import IntRange, key_value
+from qbus.cli.targets import Target
 
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
@@ -104,13 +105,13 @@ def start(*, number: int, data_dir: Path, kind: str | None, as_json: bool) -> No
 @click.option("--zookeeper", metavar="HOST:PORT,.../CHROOT", help="ZooKeeper of the brokers.")
 @bootstrap_options
 @json_option
-def status(*, data_dir: Path | None, zookeeper: str | None, bootstrap: str, as_json: bool) -> None:
+def status(*, data_dir: Path | None, zookeeper: str | None, target: Target, as_json: bool) -> None:
     """Show the nodes and their roles, and the partitions that lack replicas or a leader."""
     from qbus.cli.cluster.status import gather
     from qbus.cli.cluster.tables import cluster_status
     from qbus.cli.running import run_to_end
 
     async def show() -> None:
-        emit(await gather(data_dir, zookeeper, bootstrap), cluster_status, as_json=as_json)
+        emit(await gather(data_dir, zookeeper, target), cluster_status, as_json=as_json)
 
     run_to_end(show())

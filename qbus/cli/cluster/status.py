@@ -3,15 +3,18 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from qbus.cli.command_config import read_command_config
 from qbus.cli.failures import Failure
 from qbus.cli.output import Document
 from qbus.cli.parameters import bootstrap as read_bootstrap
 from qbus.cli.session import administration
+from qbus.cli.targets import Target
 from qbus.cli.topic.health import is_unavailable, is_under_replicated
 from qbus.clients import Admin
 from qbus.clients.net.dial import dial
@@ -33,26 +36,27 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 2.0
 
 
-async def gather(data_dir: Path | None, zookeeper: str | None, bootstrap: str) -> Document:
+async def gather(data_dir: Path | None, zookeeper: str | None, target: Target) -> Document:
     """The status of the cluster that one of the arguments names; Failure if no node answers."""
     if data_dir is not None:
         if zookeeper is not None:
             raise click.UsageError("--data-dir or --zookeeper: name one of them.")
         layout = Layout(data_dir)
-        return await _local(layout, need_settings(layout))
+        return await _local(layout, need_settings(layout), target)
     if zookeeper is not None:
-        return await _reported(read_bootstrap(f"zk://{zookeeper}")) | {
+        found = replace(target, bootstrap=read_bootstrap(f"zk://{zookeeper}"))
+        return await _reported(found) | {
             "zookeepers": [
                 {"host": host, "port": port, "mode": mode(host, port)}
                 for host, port in _servers(zookeeper)
             ]
         }
-    return await _reported(bootstrap)
+    return await _reported(target)
 
 
-async def _local(layout: Layout, settings: "ClusterSettings") -> Document:
+async def _local(layout: Layout, settings: "ClusterSettings", target: Target) -> Document:
     try:
-        document = await _reported(settings.bootstrap)
+        document = await _reported(_as_administrator(layout, settings, target))
     except (Failure, ApiError):
         document = dict.fromkeys(
             ("cluster_id", "controller", "partitions", "under_replicated", "offline", "spark")
@@ -83,9 +87,17 @@ async def _local(layout: Layout, settings: "ClusterSettings") -> Document:
     return document
 
 
-async def _reported(bootstrap: str) -> Document:
+def _as_administrator(layout: Layout, settings: "ClusterSettings", target: Target) -> Target:
+    """The cluster in a directory, as the administrator whose file is there."""
+    if settings.secure and target.security is None:
+        found = read_command_config(layout.client_properties)
+        return Target(settings.bootstrap, found.security, layout.client_properties)
+    return replace(target, bootstrap=settings.bootstrap)
+
+
+async def _reported(target: Target) -> Document:
     """The status as the brokers report it; brokers known only as replicas are down."""
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         return await describe(admin)
 
 

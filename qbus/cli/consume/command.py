@@ -6,6 +6,7 @@ from qbus.cli.completing import groups
 from qbus.cli.completing import topics as topic_names
 from qbus.cli.options import client_command
 from qbus.cli.parameters import IntRange, Position, group_name, position, separator
+from qbus.cli.targets import Target
 
 
 @click.command()
@@ -84,7 +85,7 @@ async def consume(
     form: str,
     template: str | None,
     key_separator: bytes | None,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Print the records of each TOPIC as they arrive, until Ctrl-C.
@@ -122,11 +123,11 @@ async def consume(
     if until is not None and until.kind == "earliest":
         raise click.UsageError("--until earliest would read nothing.")
     stop = Position("latest") if exit_at_end else until
-    await ensure_reachable(bootstrap)
+    await ensure_reachable(target)
     async with (
         StdoutWriter() as writer,
         Reading(
-            bootstrap,
+            target,
             selection,
             group,
             start,

@@ -12,8 +12,9 @@ from qbus.cli.consume.selection import Selection
 from qbus.cli.consume.stopping import Offsets, StopOffsets, first_from
 from qbus.cli.failures import Failure, describe
 from qbus.cli.parameters import Position
-from qbus.cli.session import REQUEST_TIMEOUT_MS
-from qbus.clients import Admin, Consumer
+from qbus.cli.session import REQUEST_TIMEOUT_MS, admin_of
+from qbus.cli.targets import Target
+from qbus.clients import Consumer
 from qbus.clients.types import OffsetAndMetadata, TopicPartition
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import CorruptBatch
@@ -48,7 +49,7 @@ class Reading:
 
     def __init__(
         self,
-        bootstrap: str,
+        target: Target,
         selection: Selection,
         group: str | None,
         start: Position | None = None,
@@ -57,14 +58,15 @@ class Reading:
         skip_corrupt: bool = False,
         committed: bool = False,
     ) -> None:
-        self._bootstrap = bootstrap
+        self._target = target
         self._selection = selection
         self._group = group
         self._start = start or _NOT_ASKED
         self._skips_corrupt = skip_corrupt
         self._has_noted = False
         self._consumer = Consumer(
-            bootstrap,
+            target.bootstrap,
+            **target.options,
             group=group,
             offset_reset="latest" if self._start.kind == "latest" else "earliest",
             request_timeout_ms=REQUEST_TIMEOUT_MS,
@@ -177,7 +179,7 @@ class Reading:
         return self._selection.matching(await self._names() if has_pattern else ())
 
     async def _names(self) -> list[str]:
-        async with Admin(self._bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS) as admin:
+        async with admin_of(self._target) as admin:
             return [topic.name for topic in await admin.list_topics()]
 
     async def _bounds(self, partitions: Sequence[TopicPartition]) -> Offsets:

@@ -1,12 +1,13 @@
 """`qbus context`: use, list, delete."""
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 from qbus.cli.contexts import Context, Contexts
 from qbus.cli.failures import Failure
-from qbus.cli.lazy import OrderedGroup
+from qbus.cli.lazy import COMMAND_CONFIG, OrderedGroup
 from qbus.cli.options import json_option
 from qbus.cli.output import Document, emit, table
 from qbus.cli.parameters import bootstrap as bootstrap_type
@@ -37,13 +38,34 @@ def context() -> None:
     metavar="HOST:PORT,...",
     help="Brokers of the cluster; or zk://HOST:PORT,.../CHROOT. Makes the context, or changes it.",
 )
+@click.option(
+    COMMAND_CONFIG,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Properties that say how to connect, and where without --bootstrap. The context remembers"
+    " the file's name, and nothing of what is in it.",
+)
 @json_option
-def use(*, name: str, bootstrap: str | None, as_json: bool) -> None:
+def use(*, name: str, bootstrap: str | None, command_config: Path | None, as_json: bool) -> None:
     """Make NAME the context of the commands that follow."""
     contexts = Contexts.load()
+    known = contexts.all.get(name)
+    file = None if known is None else known.command_config
+    if command_config is not None:
+        from qbus.cli.command_config import read_command_config
+
+        stated = read_command_config(command_config).bootstrap
+        file = str(command_config.resolve())
+        if bootstrap is None:
+            bootstrap = stated or (None if known is None else known.bootstrap)
+        if bootstrap is None:
+            raise Failure(
+                f"{command_config} has no bootstrap.servers: name the brokers with"
+                " --bootstrap HOST:PORT"
+            )
     if bootstrap is not None:
-        contexts.all[name] = Context(bootstrap)
-    elif name not in contexts.all:
+        contexts.all[name] = Context(bootstrap, command_config=file)
+    elif known is None:
         raise Failure(
             f"there is no context {name} yet: make it with"
             f" 'qbus context use {name} --bootstrap HOST:PORT'"
@@ -83,6 +105,7 @@ def _document(contexts: Contexts, name: str) -> Document:
         "current": name == contexts.current,
         "bootstrap": found.bootstrap,
         "brokers": list(found.brokers),
+        "command_config": found.command_config,
     }
 
 
@@ -98,8 +121,10 @@ def _listed(documents: list[Document]) -> Any:
         "context",
         "bootstrap",
         "brokers",
+        "command config",
         rows=(
             ("*" if d["current"] else "", d["name"], d["bootstrap"], d["brokers"])
+            + (d["command_config"],)
             for d in documents
         ),
     )

@@ -10,6 +10,7 @@ from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command
 from qbus.cli.output import emit
 from qbus.cli.parameters import Position, position
+from qbus.cli.targets import Target
 
 if TYPE_CHECKING:
     from qbus.cli.output import Document
@@ -22,13 +23,13 @@ def group() -> None:
 
 @group.command("list")
 @client_command
-async def list_groups(*, bootstrap: str, as_json: bool) -> None:
+async def list_groups(*, target: Target, as_json: bool) -> None:
     """List the groups."""
     from qbus.cli.documents import group_summary
     from qbus.cli.group.tables import group_list
     from qbus.cli.session import administration
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         groups = await admin.list_groups()
     emit([group_summary(found) for found in groups], group_list, as_json=as_json)
 
@@ -37,7 +38,7 @@ async def list_groups(*, bootstrap: str, as_json: bool) -> None:
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=groups)
 @click.option("--watch", is_flag=True, help="Refresh every second until Ctrl-C.")
 @client_command
-async def describe(*, names: tuple[str, ...], watch: bool, bootstrap: str, as_json: bool) -> None:
+async def describe(*, names: tuple[str, ...], watch: bool, target: Target, as_json: bool) -> None:
     """Show groups: members, committed offsets and lag.
 
     Without a NAME: every group.
@@ -47,7 +48,7 @@ async def describe(*, names: tuple[str, ...], watch: bool, bootstrap: str, as_js
     from qbus.cli.running import watching
     from qbus.cli.session import administration
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         if watch:
             await watching(
                 lambda: describe_groups(admin, names), group_descriptions, as_json=as_json
@@ -82,7 +83,7 @@ async def reset_offsets(
     to: Position | None,
     shift_by: int | None,
     dry_run: bool,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Change the committed offsets of the group NAME.
@@ -95,7 +96,7 @@ async def reset_offsets(
 
     if (to is None) == (shift_by is None):
         raise click.UsageError("Name either --to or --shift-by.")
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         changes = await plan_reset(admin, name, topics, to, shift_by)
         if not dry_run:
             await apply_reset(admin, name, changes)
@@ -106,14 +107,14 @@ async def reset_offsets(
 @group.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=groups)
 @client_command
-async def delete(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+async def delete(*, names: tuple[str, ...], target: Target, as_json: bool) -> None:
     """Delete groups with their offsets.
 
     A group that has members cannot be deleted.
     """
     from qbus.cli.session import administration
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         for name in names:
             await admin.delete_group(name)
     emit([{"group": name, "deleted": True} for name in names], _deleted, as_json=as_json)

@@ -10,6 +10,7 @@ from qbus.cli.completing import topics
 from qbus.cli.options import client_command
 from qbus.cli.output import emit, note
 from qbus.cli.parameters import IntRange, delay_text, due, header, moment, separator
+from qbus.cli.targets import Target
 
 if TYPE_CHECKING:
     from qbus.cli.output import Document
@@ -111,7 +112,7 @@ async def produce(
     partition: int | None,
     compression: str,
     acks: str,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Send the lines of FILE, or of stdin, to TOPIC: one record per line, byte for byte.
@@ -137,21 +138,22 @@ async def produce(
         headers=(*headers, *delays),
         timestamp=timestamp,
     )
-    await ensure_reachable(bootstrap)
+    await ensure_reachable(target)
     if delays:
-        await _check_delays(bootstrap, topic)
+        await _check_delays(target, topic)
     with opened(file) as source:
         if source.is_terminal:
             note("Each line is a record; Ctrl-D ends the input.")
         async with Producer(
-            bootstrap,
+            target.bootstrap,
+            **target.options,
             acks=_ACKS[acks],
             compression=compression,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
             client_id="qbus-produce",
         ) as producer:
-            if await _is_new(bootstrap, topic):
+            if await _is_new(target, topic):
                 count = len(await producer.partitions(topic))
                 note(f"Created topic {topic} with {counted(count, 'partition')}.")
             sending = LineProducer(producer, topic, parse, partition)
@@ -181,13 +183,13 @@ def _delay_headers(
     return [(name, text.encode()) for name, text in stated if text is not None]
 
 
-async def _check_delays(bootstrap: str, topic: str) -> None:
+async def _check_delays(target: Target, topic: str) -> None:
     """Raise Failure if the topic would deliver at once what is to be delayed."""
     from qbus.cli.failures import Failure
     from qbus.cli.session import administration
     from qbus.clients.types import ConfigKind
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         settings = await admin.describe_config(ConfigKind.TOPIC, topic)
     known = {entry.name: entry.value for entry in settings}
     if known.get("qbus.delay.enable") != "true":
@@ -197,12 +199,11 @@ async def _check_delays(bootstrap: str, topic: str) -> None:
         )
 
 
-async def _is_new(bootstrap: str, topic: str) -> bool:
-    from qbus.cli.session import REQUEST_TIMEOUT_MS
-    from qbus.clients import Admin
+async def _is_new(target: Target, topic: str) -> bool:
+    from qbus.cli.session import admin_of
     from qbus.errors import ApiError, ErrorCode
 
-    async with Admin(bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS) as admin:
+    async with admin_of(target) as admin:
         try:
             await admin.describe_topic(topic)
         except ApiError as error:

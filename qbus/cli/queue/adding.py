@@ -9,6 +9,7 @@ import click
 
 from qbus.cli.failures import Failure, describe
 from qbus.cli.output import emit, note
+from qbus.cli.targets import Target
 from qbus.errors import QbusError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ async def bodies_of_stdin() -> AsyncIterator[Sequence[bytes]]:
 
 
 async def add_jobs(
-    bootstrap: str,
+    target: Target,
     name: str,
     group: str,
     bodies: Sequence[bytes] | AsyncIterator[Sequence[bytes]],
@@ -43,8 +44,14 @@ async def add_jobs(
     from qbus.cli.session import REQUEST_TIMEOUT_MS, ensure_reachable
     from qbus.clients import Queue
 
-    await ensure_reachable(bootstrap)
-    async with Queue(bootstrap, name, group=group, request_timeout_ms=REQUEST_TIMEOUT_MS) as queue:
+    await ensure_reachable(target)
+    async with Queue(
+        target.bootstrap,
+        name,
+        **target.options,
+        group=group,
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+    ) as queue:
         ids: list[str] = []
         results: list[str | None] = []
         try:

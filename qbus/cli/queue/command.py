@@ -10,6 +10,7 @@ from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command, config_option
 from qbus.cli.output import emit, note
 from qbus.cli.parameters import IntRange, delay_text, header
+from qbus.cli.targets import Target
 
 if TYPE_CHECKING:
     from qbus.cli.output import Document
@@ -62,7 +63,7 @@ async def create(
     dead_letters: str | None,
     if_not_exists: bool,
     group: str,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Create QUEUE. One that does not exist is also created when a job is added to it."""
@@ -70,7 +71,7 @@ async def create(
     from qbus.cli.session import administration
 
     topic = topic_of(name)
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         document = await create_queue(
             admin,
             topic,
@@ -148,7 +149,7 @@ async def add(
     headers: tuple[tuple[str, bytes], ...],
     wait: bool,
     group: str,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Add a job to QUEUE for each BODY, or else for each line of stdin; print their ids."""
@@ -158,7 +159,7 @@ async def add(
     if key is not None:
         options["key"] = os.fsencode(key)
     source = [os.fsencode(body) for body in bodies] if bodies else bodies_of_stdin()
-    await add_jobs(bootstrap, name, group, source, options, wait=wait, as_json=as_json)
+    await add_jobs(target, name, group, source, options, wait=wait, as_json=as_json)
 
 
 @queue.command()
@@ -197,7 +198,7 @@ async def work(
     backoff: str | None,
     result: bool,
     group: str,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Run COMMAND for each job of QUEUE, until Ctrl-C.
@@ -210,7 +211,7 @@ async def work(
     from qbus.cli.queue.working import Work
 
     working = Work(name, command, backoff=backoff, keeps_result=result, is_quiet=as_json)
-    document = await working.run(bootstrap, group, parallel=parallel, count=count, idle=idle)
+    document = await working.run(target, group, parallel=parallel, count=count, idle=idle)
     if as_json:
         emit(document, _worked, as_json=True)
     else:
@@ -237,7 +238,7 @@ def _worked(document: "Document") -> str:
 @_group_option
 @client_command
 async def peek(
-    *, name: str, limit: int, newest: bool, group: str, bootstrap: str, as_json: bool
+    *, name: str, limit: int, newest: bool, group: str, target: Target, as_json: bool
 ) -> None:
     """Show the jobs of QUEUE that are not done, without taking them: the oldest first.
 
@@ -249,7 +250,7 @@ async def peek(
     from qbus.cli.queue.topics import topic_of
     from qbus.cli.session import administration
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         found = await peek_jobs(admin, topic_of(name), group, limit, newest=newest)
     emit({"queue": name, "jobs": found}, jobs_table, as_json=as_json)
 
@@ -260,7 +261,7 @@ async def peek(
 @_group_option
 @client_command
 async def stat(
-    *, names: tuple[str, ...], watch: bool, group: str, bootstrap: str, as_json: bool
+    *, names: tuple[str, ...], watch: bool, group: str, target: Target, as_json: bool
 ) -> None:
     """Show how many jobs wait, and are worked on, and how old the oldest is.
 
@@ -271,7 +272,7 @@ async def stat(
     from qbus.cli.running import watching
     from qbus.cli.session import administration
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         if watch:
             await watching(lambda: read_queues(admin, names, group), queues_table, as_json=as_json)
         documents = await read_queues(admin, names, group)
@@ -302,7 +303,7 @@ async def redrive(
     queue_name: str | None,
     count: int | None,
     group: str,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Put the dead letters in TOPIC back into their queues.
@@ -314,7 +315,7 @@ async def redrive(
     from qbus.cli.queue.topics import topic_of
 
     to = None if queue_name is None else topic_of(queue_name)
-    document = await redrive_letters(bootstrap, topic, to, count, group)
+    document = await redrive_letters(target, topic, to, count, group)
     emit(document, _redriven, as_json=as_json)
 
 
@@ -331,7 +332,7 @@ def _redriven(document: "Document") -> str:
 @_queue_argument
 @click.argument("what", metavar="in|out|all|none", type=click.Choice(["in", "out", "all", "none"]))
 @client_command
-async def pause(*, name: str, what: str, bootstrap: str, as_json: bool) -> None:
+async def pause(*, name: str, what: str, target: Target, as_json: bool) -> None:
     """Pause QUEUE: take no jobs in, give none out, neither; or none: let it go on.
 
     What would be taken in is refused to Disque's commands only, not to producers of Kafka's
@@ -341,7 +342,7 @@ async def pause(*, name: str, what: str, bootstrap: str, as_json: bool) -> None:
     from qbus.cli.session import administration
     from qbus.clients.types import ConfigKind
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         await admin.alter_config(ConfigKind.TOPIC, topic_of(name), set={"qbus.queue.pause": what})
     emit({"queue": name, "paused": what}, _paused, as_json=as_json)
 

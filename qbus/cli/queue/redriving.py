@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from qbus import dead_letters
 from qbus.cli.queue.topics import create_queue
-from qbus.clients import Admin, Producer, ShareConsumer
+from qbus.cli.targets import Target
+from qbus.clients import Producer, ShareConsumer
 from qbus.clients.types import ConfigKind
 from qbus.jobs import JOB
 
@@ -22,7 +23,7 @@ _DELAYS = frozenset(("qbus-delay", "qbus-deliver-at", "qbus-delayed-offset"))
 
 
 async def redrive_letters(
-    bootstrap: str,
+    target: Target,
     topic: str,
     to: str | None,
     count: int | None,
@@ -34,11 +35,11 @@ async def redrive_letters(
     There are no more when none came for ``patience_s``. Each is sent without the headers that say
     why it failed, and accepted once it is stored.
     """
-    from qbus.cli.session import REQUEST_TIMEOUT_MS, ensure_reachable
+    from qbus.cli.session import REQUEST_TIMEOUT_MS, admin_of, ensure_reachable
 
-    await ensure_reachable(bootstrap)
+    await ensure_reachable(target)
     timeout = REQUEST_TIMEOUT_MS
-    async with Admin(bootstrap, request_timeout_ms=timeout) as admin:
+    async with admin_of(target) as admin:
         await admin.describe_topic(topic)
         if to is not None:
             await create_queue(
@@ -48,11 +49,17 @@ async def redrive_letters(
         await admin.alter_config(ConfigKind.GROUP, group, set=begins_early)
     put_back = skipped = 0
     async with (
-        Producer(bootstrap, request_timeout_ms=timeout, client_id="qbus-redrive") as producer,
+        Producer(
+            target.bootstrap,
+            **target.options,
+            request_timeout_ms=timeout,
+            client_id="qbus-redrive",
+        ) as producer,
         ShareConsumer(
-            bootstrap,
+            target.bootstrap,
             group,
             [topic],
+            **target.options,
             acknowledge="explicit",
             acquire="records",
             max_poll_records=100,

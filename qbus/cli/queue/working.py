@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from qbus.cli.failures import Failure, describe
 from qbus.cli.output import note
+from qbus.cli.targets import Target
 from qbus.delay import parse_duration
 from qbus.errors import QbusError
 from qbus.service.backoff import Backoff
@@ -67,7 +68,7 @@ class Work:
 
     async def run(
         self,
-        bootstrap: str,
+        target: Target,
         group: str,
         *,
         parallel: int,
@@ -78,14 +79,20 @@ class Work:
         from qbus.cli.session import REQUEST_TIMEOUT_MS, ensure_reachable
         from qbus.clients import Queue
 
-        await ensure_reachable(bootstrap)
+        await ensure_reachable(target)
         began = time.monotonic()
         idle_s = None if idle is None else parse_duration(idle) / 1000
         self._idle_since = began
         timeout_ms = REQUEST_TIMEOUT_MS
         try:
             async with (
-                Queue(bootstrap, self._name, group=group, request_timeout_ms=timeout_ms) as queue,
+                Queue(
+                    target.bootstrap,
+                    self._name,
+                    **target.options,
+                    group=group,
+                    request_timeout_ms=timeout_ms,
+                ) as queue,
                 asyncio.TaskGroup() as workers,
             ):
                 if await queue.create_if_missing():

@@ -9,6 +9,7 @@ from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command
 from qbus.cli.output import emit
 from qbus.cli.parameters import IntRange
+from qbus.cli.targets import Target
 
 if TYPE_CHECKING:
     from qbus.cli.reassign.plans import Plan
@@ -57,7 +58,7 @@ async def generate(
     topics: tuple[str, ...],
     brokers: tuple[int, ...] | None,
     ignore_racks: bool,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Print a plan that spreads each TOPIC over brokers, with few moves.
@@ -69,7 +70,7 @@ async def generate(
     from qbus.cli.reassign import actions
     from qbus.cli.session import administration
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         document = await actions.generate(admin, topics, brokers or (), racks=not ignore_racks)
     emit(document, lambda plan: json.dumps(plan, indent=1), as_json=as_json)
 
@@ -89,7 +90,7 @@ async def execute(
     file: IO[str] | None,
     moves: tuple[tuple[str, int, tuple[int, ...]], ...],
     throttle: int | None,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Start to move partitions, and print the plan that moves them back."""
@@ -97,7 +98,7 @@ async def execute(
     from qbus.cli.session import administration
 
     plan = _plan(file, moves)
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         document = await actions.execute(admin, plan, throttle)
     emit(document, tables.begun, as_json=as_json)
 
@@ -112,7 +113,7 @@ async def verify(
     file: IO[str] | None,
     moves: tuple[tuple[str, int, tuple[int, ...]], ...],
     keep_throttle: bool,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Show the progress of a plan; remove its throttle once all moves have ended."""
@@ -120,7 +121,7 @@ async def verify(
     from qbus.cli.session import administration
 
     plan = _plan(file, moves)
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         document = await actions.verify(admin, plan, keep_throttle=keep_throttle)
     emit(document, tables.progress, as_json=as_json)
 
@@ -135,7 +136,7 @@ async def cancel(
     file: IO[str] | None,
     moves: tuple[tuple[str, int, tuple[int, ...]], ...],
     everything: bool,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Cancel moves, so that partitions stay where they were, and remove the throttle."""
@@ -143,19 +144,19 @@ async def cancel(
     from qbus.cli.session import administration
 
     plan = None if everything else _plan(file, moves)
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         documents = await actions.cancel(admin, plan)
     emit(documents, tables.cancelled, as_json=as_json)
 
 
 @reassign.command("list")
 @client_command
-async def list_moves(*, bootstrap: str, as_json: bool) -> None:
+async def list_moves(*, target: Target, as_json: bool) -> None:
     """List the partitions that move."""
     from qbus.cli.reassign import actions, tables
     from qbus.cli.session import administration
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         documents = actions.moves(await admin.list_reassignments())
     emit(documents, tables.moves, as_json=as_json)
 

@@ -9,6 +9,7 @@ from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command, config_option, setting_options
 from qbus.cli.output import emit
 from qbus.cli.parameters import IntRange
+from qbus.cli.targets import Target
 
 if TYPE_CHECKING:
     from qbus.cli.output import Document
@@ -45,7 +46,7 @@ async def create(
     delay: bool,
     if_not_exists: bool,
     dry_run: bool,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Create the topic NAME."""
@@ -53,7 +54,7 @@ async def create(
     from qbus.errors import ApiError, ErrorCode
 
     created = not dry_run
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         try:
             await admin.create_topic(
                 name,
@@ -76,13 +77,13 @@ async def create(
 @topic.command("list")
 @click.option("--internal", is_flag=True, help="Show internal topics too.")
 @client_command
-async def list_topics(*, internal: bool, bootstrap: str, as_json: bool) -> None:
+async def list_topics(*, internal: bool, target: Target, as_json: bool) -> None:
     """List the topics."""
     from qbus.cli.documents import topic_summary
     from qbus.cli.session import administration
     from qbus.cli.topic.tables import topic_list
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         topics = await admin.list_topics(internal=internal)
     emit([topic_summary(found) for found in topics], topic_list, as_json=as_json)
 
@@ -105,7 +106,7 @@ async def describe(
     under_replicated: bool,
     unavailable: bool,
     under_min_isr: bool,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Show topics: settings, partitions, replicas, offsets and sizes.
@@ -118,7 +119,7 @@ async def describe(
     from qbus.cli.topic.tables import topic_descriptions
 
     filters = Filters(under_replicated, unavailable, under_min_isr)
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         documents = await describe_topics(admin, names, filters)
     emit(documents, topic_descriptions, as_json=as_json)
 
@@ -143,7 +144,7 @@ async def alter(
     partitions: int | None,
     config: tuple[tuple[str, str], ...],
     delete_config: tuple[str, ...],
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Change the settings of the topic NAME, or add partitions."""
@@ -154,7 +155,7 @@ async def alter(
 
     if partitions is None and not config and not delete_config:
         raise click.UsageError("Nothing to alter: name --partitions, --config or --delete-config.")
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         if config or delete_config:
             await admin.alter_config(ConfigKind.TOPIC, name, set=dict(config), unset=delete_config)
         if partitions is not None:
@@ -173,7 +174,7 @@ async def topic_config(
     to_set: tuple[tuple[str, str], ...],
     unset: tuple[str, ...],
     show_all: bool,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Show or change the settings of the topic NAME."""
@@ -181,7 +182,7 @@ async def topic_config(
     from qbus.cli.settings import change_and_show, settings
     from qbus.clients.types import ConfigKind
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         documents = await change_and_show(
             admin, ConfigKind.TOPIC, name, to_set=to_set, unset=unset, show_all=show_all
         )
@@ -192,7 +193,7 @@ async def topic_config(
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=topics)
 @click.option("--if-exists", is_flag=True, help="A missing topic is no error.")
 @client_command
-async def delete(*, names: tuple[str, ...], if_exists: bool, bootstrap: str, as_json: bool) -> None:
+async def delete(*, names: tuple[str, ...], if_exists: bool, target: Target, as_json: bool) -> None:
     """Delete each NAME with all its records."""
     from qbus.cli.failures import Failure
     from qbus.cli.failures import describe as describe_error
@@ -200,7 +201,7 @@ async def delete(*, names: tuple[str, ...], if_exists: bool, bootstrap: str, as_
     from qbus.errors import ApiError, ErrorCode
 
     documents = []
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         for name in names:
             try:
                 await admin.delete_topic(name)

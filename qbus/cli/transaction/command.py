@@ -10,6 +10,7 @@ from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command
 from qbus.cli.output import emit
 from qbus.cli.parameters import IntRange, duration
+from qbus.cli.targets import Target
 
 if TYPE_CHECKING:
     from qbus.cli.output import Document
@@ -55,14 +56,14 @@ async def list_transactions(
     producer_ids: tuple[int, ...],
     longer_than: int | None,
     pattern: str | None,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """List the transactional ids."""
     from qbus.cli.session import administration
     from qbus.cli.transaction.tables import listing, transaction_list
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         found = await admin.list_transactions(
             states=states,
             producer_ids=producer_ids,
@@ -75,12 +76,12 @@ async def list_transactions(
 @transaction.command()
 @click.argument("names", metavar="ID...", nargs=-1, required=True, shell_complete=transactional_ids)
 @client_command
-async def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+async def describe(*, names: tuple[str, ...], target: Target, as_json: bool) -> None:
     """Show transactional ids: state, producer, time-out, age and partitions."""
     from qbus.cli.session import administration
     from qbus.cli.transaction.tables import description, transaction_descriptions
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         documents = [description(await admin.describe_transaction(name)) for name in names]
     emit(documents, transaction_descriptions, as_json=as_json)
 
@@ -104,7 +105,7 @@ async def abort(
     topic: str | None,
     partition: int | None,
     start_offset: int | None,
-    bootstrap: str,
+    target: Target,
     as_json: bool,
 ) -> None:
     """Abort the open transaction of each ID, and shut out its producer.
@@ -120,7 +121,7 @@ async def abort(
     if bool(names) == any(part is not None for part in place):
         raise click.UsageError("Name either an ID, or --topic, --partition and --start-offset.")
     documents: list[Document]
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         if names:
             await admin.fence_producers(names)
             documents = [{"transactional_id": name, "aborted": True} for name in names]
@@ -144,7 +145,7 @@ async def abort(
 )
 @client_command
 async def find_hanging(
-    *, topics: tuple[str, ...], longer_than: int, bootstrap: str, as_json: bool
+    *, topics: tuple[str, ...], longer_than: int, target: Target, as_json: bool
 ) -> None:
     """Find transactions that partitions hold open and that nobody will end.
 
@@ -154,7 +155,7 @@ async def find_hanging(
     from qbus.cli.transaction.hanging import partitions_of
     from qbus.cli.transaction.tables import hanging, hanging_list
 
-    async with administration(bootstrap) as admin:
+    async with administration(target) as admin:
         found = await admin.find_hanging_transactions(
             await partitions_of(admin, topics), max_timeout_ms=longer_than
         )
