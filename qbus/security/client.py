@@ -9,6 +9,7 @@ new connection, so that they can be changed under a running program.
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from typing import Final, Self
 
 from qbus.errors import ConfigError
@@ -239,8 +240,13 @@ def _check_other(name: str, value: str) -> None:
         return
     if not name.startswith(_PREFIXES) or name == _JAAS or name in _TOKEN_PROPERTIES:
         return
-    advice = _ADVICE.get(name, "it is not known; see docs/security.md")
-    raise ConfigError(f"{name}: {advice}")
+    raise ConfigError(f"{name}: {_ADVICE.get(name) or _suggestion(name)}")
+
+
+def _suggestion(name: str) -> str:
+    """What to say of a name that is not known: it may be mistyped."""
+    near = get_close_matches(name, [*FIELD_OF, *_TOKEN_PROPERTIES, _JAAS], n=1)
+    return f"it is not known; did you mean {near[0]}?" if near else "it is not known"
 
 
 def _take_others(properties: Mapping[str, str], values: dict[str, object]) -> None:
