@@ -6,7 +6,8 @@ on. Behind a handler that runs as a coroutine they wait: it sees the state that 
 it left, and is finished before the next one starts, as Kafka's clients expect of a pipeline.
 
 Back-pressure: the connection stops reading while too many replies are open, while the client does
-not read what was sent, and while the broker's memory for unfinished requests is used up.
+not read what was sent, and while the broker's memory for unfinished requests is used up. So does a
+mute, for a time, by which quotas slow down a client that has had its answer already (KIP-219).
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from qbus.errors import WireError
 
 from .frames import RequestFrames
 from .memory_budget import MemoryBudget
-from .peer import Peer
+from .peer import Peer, never_muted
 from .transport import Part, Transport, WriteBuffer
 
 _log = logging.getLogger(__name__)
@@ -31,6 +32,15 @@ _READS_PER_TURN: Final = 4
 
 class CloseConnection(Exception):  # noqa: N818 - it is a decision, not a failure
     """The request cannot be answered in any form that its sender would understand."""
+
+
+class HoldRequest(Exception):  # noqa: N818 - as above
+    """The request is to be handled later: it stays where it is, and nothing after it is read."""
+
+    def __init__(self, seconds: float) -> None:
+        """``seconds``: how long to wait before it is looked at again."""
+        super().__init__(seconds)
+        self.seconds = seconds
 
 
 class Reply(Protocol):
@@ -77,6 +87,8 @@ class Connection:
         "_frames",
         "_held",
         "_loop",
+        "_mute_timer",
+        "_muted_until",
         "_on_close",
         "_output",
         "_reading",
@@ -121,6 +133,8 @@ class Connection:
         self._starved = False
         self._draining = False
         self._closed = False
+        self._muted_until = 0.0
+        self._mute_timer: asyncio.TimerHandle | None = None
         self.sent_nonsense = False
         self._charged = 0
         self.received_bytes = 0
@@ -128,6 +142,7 @@ class Connection:
         self.last_active = loop.time()
         self.frame_since: float | None = None
         self.stalled_since: float | None = None
+        peer.mute = self.mute
 
     def start(self) -> None:
         """Begin to read."""
@@ -152,6 +167,28 @@ class Connection:
             return f"idle for {limits.idle:g} s"
         return None
 
+    def mute(self, seconds: float) -> None:
+        """Handle and read nothing more for ``seconds``; what was asked already is still answered.
+
+        A shorter mute does not end a longer one.
+        """
+        until = self._loop.time() + seconds
+        if until <= self._muted_until or self._closed:
+            return
+        self._muted_until = until
+        if self._mute_timer is None:
+            self._mute_timer = self._loop.call_at(until, self._on_mute_over)
+            self._pause_reading()
+
+    def _on_mute_over(self) -> None:
+        if self._closed:
+            return
+        if self._loop.time() < self._muted_until:  # it was lengthened meanwhile
+            self._mute_timer = self._loop.call_at(self._muted_until, self._on_mute_over)
+            return
+        self._mute_timer = None
+        self._go_on()
+
     def drain(self) -> None:
         """Read no more; what was asked already is still answered."""
         self._draining = True
@@ -163,6 +200,9 @@ class Connection:
             return
         self._closed = True
         self._pause_reading()
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
+        self.peer.mute = never_muted
         if self._writing:
             self._loop.remove_writer(self._fd)
         for reply in self._replies:
@@ -221,9 +261,15 @@ class Connection:
         """Start the requests that are whole; whether it stopped before the last one of them."""
         if self._is_blocked():
             return False
-        while (frame := self._frames.next()) is not None:
+        frames = self._frames
+        while (frame := frames.next()) is not None:
             self.frame_since = None
-            self._accept(self._dispatch(self.peer, frame))
+            try:
+                self._accept(self._dispatch(self.peer, frame))
+            except HoldRequest as hold:
+                frames.put_back(frame)
+                self.mute(hold.seconds)
+                return False
             if self._is_blocked():
                 return True
         return False
@@ -280,6 +326,7 @@ class Connection:
     def _is_blocked(self) -> bool:
         return (
             self._exclusive
+            or self._mute_timer is not None
             or len(self._replies) >= MAX_OPEN_REPLIES
             or self._output.pending + self._held > MAX_UNSENT_BYTES
             or self._closed

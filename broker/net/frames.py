@@ -66,6 +66,10 @@ class RequestFrames:
         self._start = begin + size
         return self._view[begin : begin + size]
 
+    def put_back(self, frame: memoryview) -> None:
+        """Have ``next()`` return the frame that it returned last once more."""
+        self._start -= PREFIX + len(frame)
+
     def wanted(self) -> int:
         """How much memory the bytes that are left over need now, to be kept and to grow."""
         left = self.left

@@ -20,12 +20,18 @@ class Principal(NamedTuple):
 ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 
 
+def never_muted(_seconds: float) -> None:
+    """Stands for ``mute`` while there is no connection."""
+
+
 @dataclass(slots=True, eq=False)
 class Peer:
     """One client's connection: its number, where it comes from, and who it is.
 
     ``software`` is what the client says of itself: ``name/version`` (KIP-511). ``on_close`` are
-    called in the event loop when the connection is closed, whoever closes it.
+    called in the event loop when the connection is closed, whoever closes it. ``mute`` stops the
+    reading of further requests for so many seconds, answers go out meanwhile; ``quota`` is what the
+    client's quotas have to remember of the connection.
     """
 
     connection_id: int
@@ -34,3 +40,5 @@ class Peer:
     software: str = "unknown"
     principal: Principal = ANONYMOUS
     on_close: tuple[Callable[[], None], ...] = ()
+    mute: Callable[[float], None] = never_muted
+    quota: object | None = None
