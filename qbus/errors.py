@@ -251,3 +251,7 @@ class MissingExtra(QbusError, ImportError):  # noqa: N818 - what it is
 
 class ConfigError(QbusError):
     """A setting that is unknown, malformed or out of range; the message names it."""
+
+
+class AuthenticationError(QbusError):
+    """Who the other side is was not shown. The message quotes no password, proof or token."""

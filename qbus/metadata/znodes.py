@@ -28,6 +28,7 @@ TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 GROUP_CONFIGS = "/config/groups"
+USER_CONFIGS = "/config/users"
 
 ALL_BROKERS = "<default>"
 """In place of a broker's id: the configuration of all brokers."""
