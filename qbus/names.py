@@ -101,3 +101,20 @@ def unescape(znode: str) -> str:
     if escape(name) != znode:
         raise ValueError(f"{znode!r} is not an escaped name")
     return name
+
+
+def sanitise(name: str) -> str:
+    """Return the znode name of a user, a client id or an address, as Kafka's ``Sanitizer`` does.
+
+    A name that is ``.`` or ``..`` has none there; here it gets one like any other text.
+    """
+    return escape(name).replace("~", "%7E")
+
+
+def unsanitise(znode: str) -> str:
+    """Return the name that :func:`sanitise` made a znode name of.
+
+    Raises:
+        ValueError: it is not such a name.
+    """
+    return unescape(znode.replace("%7E", "~"))

@@ -38,6 +38,7 @@ from .image import (
     Event,
     GroupConfigChanged,
     Topic,
+    UserConfigChanged,
     differences,
     read_topic,
 )
@@ -47,6 +48,7 @@ from .reader import (
     read_changed,
     read_cluster,
     read_group_configs,
+    read_user_configs,
     readable,
 )
 
@@ -78,7 +80,8 @@ class MetadataCache:
 
     Read ``topics`` (by name), ``topics_by_id``, ``brokers`` (by id), ``controller_id`` and
     ``cluster`` from the event loop; ``group_configs`` is what share groups set themselves, by the
-    names of those that set anything. ``config`` receives this broker's dynamic configuration. The
+    names of those that set anything; ``users`` is the same of users: their credentials and quotas,
+    never to be shown. ``config`` receives this broker's dynamic configuration. The
     end of a session writes nothing to the feed, so brokers and the controller are watched as well.
     """
 
@@ -98,6 +101,8 @@ class MetadataCache:
         self._effective: dict[str, TopicConfig] = {}
         self._groups: dict[str, Mapping[str, str]] = {}
         self.group_configs: Mapping[str, Mapping[str, str]] = MappingProxyType(self._groups)
+        self._users: dict[str, Mapping[str, str]] = {}
+        self.users: Mapping[str, Mapping[str, str]] = MappingProxyType(self._users)
         self._effective_groups: dict[str, ShareGroupConfig] = {}
         self._collisions: dict[str, str] = {}
         self._subscribers: list[Subscriber] = []
@@ -209,6 +214,7 @@ class MetadataCache:
             await self._read_broker_configs()
             self._put_groups(await read_group_configs(self._store), {*self._groups})
             events: list[Event] = [BrokersChanged(), BrokerConfigChanged()]
+            events += self._put_users(await read_user_configs(self._store), {*self._users})
             found = await read_changed(self._store, {*names, *self._topics}, {}, {})
             for name in found.whole:
                 events += self._read_topic(name, found.nodes)
@@ -261,6 +267,9 @@ class MetadataCache:
             if groups:
                 self._put_groups(await read_group_configs(self._store, groups), groups)
                 events += [GroupConfigChanged(name) for name in sorted(groups)]
+            users = {name for change in changes for name in change.users}
+            if users:
+                events += self._put_users(await read_user_configs(self._store, users), users)
             found = await read_changed(self._store, names, states, self._topics)
             for name in found.whole:
                 events += self._read_topic(name, found.nodes)
@@ -304,6 +313,16 @@ class MetadataCache:
             self._groups.pop(name, None)
             self._effective_groups.pop(name, None)
         self._groups.update(found)
+
+    def _put_users(
+        self, found: Mapping[str, Mapping[str, str]], names: Iterable[str]
+    ) -> list[Event]:
+        """Replace the configurations of users; those of ``names`` not found are gone."""
+        names = {*names, *found}
+        for name in names:
+            self._users.pop(name, None)
+        self._users.update(found)
+        return [UserConfigChanged(name) for name in sorted(names)]
 
     def _read_topic(self, name: str, nodes: Mapping[str, Node]) -> list[Event]:
         before = self._topics.get(name)

@@ -137,6 +137,13 @@ class GroupConfigChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class UserConfigChanged:
+    """The credentials or quotas of a user changed, or of ALL_USERS the quotas."""
+
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
 class BrokersChanged:
     """Brokers came or went, or the controller changed."""
 
@@ -148,6 +155,7 @@ Event = (
     | TopicConfigChanged
     | BrokerConfigChanged
     | GroupConfigChanged
+    | UserConfigChanged
     | BrokersChanged
 )
 

@@ -12,10 +12,12 @@ from qbus.metadata import Check, MetadataStore, Node
 from qbus.metadata.errors import MalformedNode
 from qbus.metadata.znodes import (
     ALL_BROKERS,
+    ALL_USERS,
     BROKERS,
     CONTROLLER,
     CONTROLLER_EPOCH,
     GROUP_CONFIGS,
+    USER_CONFIGS,
     BrokerNode,
     ConfigNode,
     ControllerEpochNode,
@@ -23,7 +25,7 @@ from qbus.metadata.znodes import (
     PartitionStateNode,
     TopicNode,
 )
-from qbus.names import unescape
+from qbus.names import unescape, unsanitise
 
 from .image import BrokerInfo, Topic, with_states
 
@@ -95,11 +97,35 @@ async def read_group_configs(
     return {name: node.config for name, node in found.items() if node is not None}
 
 
+async def read_user_configs(
+    store: MetadataStore, names: Collection[str] | None = None
+) -> dict[str, Mapping[str, str]]:
+    """Read the credentials and quotas of users, by default of all that have any."""
+    if names is None:
+        nodes_of_all = await store.children(USER_CONFIGS)
+        names = [name for one in nodes_of_all if (name := _name_of_user(one))]
+    paths = {name: ConfigNode.user_path(name) for name in names}
+    nodes = await store.get_many([*paths.values()]) if paths else {}
+    read = ConfigNode.decode_secret
+    found = {name: readable(read, nodes.get(path)) for name, path in paths.items()}
+    return {name: node.config for name, node in found.items() if node is not None and node.config}
+
+
 def _name(escaped: str) -> str | None:
     try:
         return unescape(escaped)
     except ValueError:
         return None
+
+
+def _name_of_user(sanitised: str) -> str | None:
+    if sanitised == ALL_USERS:
+        return ALL_USERS
+    try:
+        name = unsanitise(sanitised)
+    except ValueError:
+        return None
+    return None if name == ALL_USERS else name  # which no user can be called
 
 
 class TopicNodes(NamedTuple):

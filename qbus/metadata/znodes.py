@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from qbus.metadata.errors import MalformedNode
 from qbus.metadata.ids import decode_id, encode_id
-from qbus.names import escape
+from qbus.names import escape, sanitise
 
 CLUSTER_ID = "/cluster/id"
 BROKERS = "/brokers/ids"
@@ -29,6 +29,12 @@ TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 GROUP_CONFIGS = "/config/groups"
 USER_CONFIGS = "/config/users"
+
+CLUSTER_SECRET = "/cluster/secret"  # noqa: S105 - a path
+"""Random bytes that only brokers know, in base64."""
+
+ALL_USERS = "<default>"
+"""In place of a user's name: the quotas of all users."""
 
 ALL_BROKERS = "<default>"
 """In place of a broker's id: the configuration of all brokers."""
@@ -336,6 +342,11 @@ class ConfigNode(NamedTuple):
         """The path of the configuration of a share group."""
         return f"{GROUP_CONFIGS}/{escape(group)}"
 
+    @staticmethod
+    def user_path(user: str) -> str:
+        """The path of the credentials and quotas of a user or of ALL_USERS."""
+        return f"{USER_CONFIGS}/{ALL_USERS if user == ALL_USERS else sanitise(user)}"
+
     def encode(self) -> bytes:
         """Kafka's JSON, version 1."""
         return _dump({"version": 1, "config": dict(self.config)}).encode()
@@ -346,6 +357,14 @@ class ConfigNode(NamedTuple):
         with _decoding("configuration", data) as json_:
             return cls({str(name): str(value) for name, value in json_["config"].items()})
 
+    @classmethod
+    def decode_secret(cls, data: bytes) -> Self:
+        """Decode the same, with an error that shows nothing of it: it may have credentials."""
+        try:
+            return cls.decode(data)
+        except MalformedNode:
+            raise MalformedNode("no configuration of a user") from None
+
 
 class ChangeNode(NamedTuple):
     """An entry of the feed: the names of what a transaction changed.
@@ -353,7 +372,8 @@ class ChangeNode(NamedTuple):
     ``topics`` were created, deleted, or changed in their replicas. ``states`` has partitions by
     topic of which only the state changed. ``configs`` are topics, and ``brokers`` are broker ids or
     ALL_BROKERS, and ``groups`` share groups, whose configuration changed. ``cluster``: brokers came
-    or went, or the controller changed.
+    or went, or the controller changed. ``users``: whose credentials or quotas changed. ``acls``:
+    paths of ACLs, and ``quotas``: those of quotas that are not a user's alone, that changed.
     """
 
     topics: tuple[str, ...] = ()
@@ -362,6 +382,9 @@ class ChangeNode(NamedTuple):
     cluster: bool = False
     states: Mapping[str, tuple[int, ...]] = MappingProxyType({})
     groups: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    acls: tuple[str, ...] = ()
+    quotas: tuple[str, ...] = ()
 
     @classmethod
     def merged(cls, changes: Iterable["ChangeNode"]) -> "ChangeNode":
@@ -371,12 +394,18 @@ class ChangeNode(NamedTuple):
         brokers: dict[str, None] = {}
         states: dict[str, dict[int, None]] = {}
         groups: dict[str, None] = {}
+        users: dict[str, None] = {}
+        acls: dict[str, None] = {}
+        quotas: dict[str, None] = {}
         cluster = False
         for change in changes:
             topics |= dict.fromkeys(change.topics)
             configs |= dict.fromkeys(change.configs)
             brokers |= dict.fromkeys(change.brokers)
             groups |= dict.fromkeys(change.groups)
+            users |= dict.fromkeys(change.users)
+            acls |= dict.fromkeys(change.acls)
+            quotas |= dict.fromkeys(change.quotas)
             cluster = cluster or change.cluster
             for topic, some in change.states.items():
                 states.setdefault(topic, {}).update(dict.fromkeys(some))
@@ -387,6 +416,9 @@ class ChangeNode(NamedTuple):
             cluster,
             {topic: (*some,) for topic, some in states.items()},
             (*groups,),
+            (*users,),
+            (*acls,),
+            (*quotas,),
         )
 
     def encode(self) -> bytes:
@@ -402,6 +434,12 @@ class ChangeNode(NamedTuple):
             change["brokers"] = self.brokers
         if self.groups:
             change["groups"] = self.groups
+        if self.users:
+            change["users"] = self.users
+        if self.acls:
+            change["acls"] = self.acls
+        if self.quotas:
+            change["quotas"] = self.quotas
         if self.cluster:
             change["cluster"] = True
         return _dump(change).encode()
@@ -418,6 +456,9 @@ class ChangeNode(NamedTuple):
                 cluster=bool(json_.get("cluster", False)),
                 states={str(topic): tuple(map(int, some)) for topic, some in states},
                 groups=tuple(map(str, json_.get("groups", ()))),
+                users=tuple(map(str, json_.get("users", ()))),
+                acls=tuple(map(str, json_.get("acls", ()))),
+                quotas=tuple(map(str, json_.get("quotas", ()))),
             )
 
 

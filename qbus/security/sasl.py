@@ -5,6 +5,7 @@ PLAIN is RFC 4616, SCRAM RFC 5802 and 7677, OAUTHBEARER RFC 7628 as Kafka has it
 
 import json
 import re
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from qbus.errors import AuthenticationError, ConfigError
@@ -67,11 +68,13 @@ class SaslSettings(Protocol):
     def sasl_password(self) -> str | None:
         """Its password."""
 
+    @property
+    def oauth_token(self) -> Callable[[], object] | None:
+        """Returns a token for OAUTHBEARER."""
 
-def make_sasl_client(security: SaslSettings, token: str | None = None) -> SaslClient:
-    """The client's side of a new exchange, by its settings.
 
-    ``token`` is what OAUTHBEARER shows: the caller has got it anew, since they expire.
+def make_sasl_client(security: SaslSettings) -> SaslClient:
+    """The client's side of a new exchange, by its settings, whose ``oauth_token`` is called.
 
     Raises:
         ConfigError: the mechanism is unknown, or what it needs is missing.
@@ -80,7 +83,8 @@ def make_sasl_client(security: SaslSettings, token: str | None = None) -> SaslCl
     if mechanism not in MECHANISMS:
         raise ConfigError(f"sasl.mechanism={mechanism}: expected one of {', '.join(MECHANISMS)}")
     if mechanism == OAUTHBEARER:
-        if token is None:
+        token = None if security.oauth_token is None else security.oauth_token()
+        if not isinstance(token, str):
             raise ConfigError("sasl.mechanism=OAUTHBEARER: expected a token")
         return OAuthBearerClient(token)
     username, password = security.sasl_username, security.sasl_password
