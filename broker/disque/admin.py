@@ -1,7 +1,6 @@
 """Commands about the server, its clients and the cluster."""
 
 import asyncio
-import hmac
 import os
 import platform
 import resource
@@ -24,6 +23,7 @@ from .resp import Encoded, Simple, Value
 from .service import DisqueService
 
 _NOT_ALLOWED: Final = "ERR {} is not allowed here: disque.admin.enable is false"
+_HIDDEN: Final = "********"
 LONGEST_PAUSE_MS: Final = 60_000
 """Any client may pause all of them, but not for good."""
 
@@ -54,7 +54,7 @@ class AdminCommands:
     def table(self) -> list[Command]:
         """The commands, with Disque's numbers of words and flags."""
         return [
-            Command("auth", 2, "rlF", self.auth),
+            Command("auth", -2, "rlF", self.auth),
             Command("ping", -1, "rF", self.ping),
             Command("info", -1, "rl", self.info),
             Command("shutdown", -1, "arl", self.shutdown),
@@ -75,17 +75,15 @@ class AdminCommands:
     # Clients
 
     def auth(self, call: Call) -> Reply:
-        """``AUTH password``."""
-        self._authenticate(call.client, call.arguments[1])
-        return resp.OK
+        """``AUTH password``, or ``AUTH user password``."""
+        words = call.arguments
+        if len(words) > 3:
+            raise wrong_arguments("auth")
+        return self._auth(call.client, words[1] if len(words) == 3 else None, words[-1])
 
-    def _authenticate(self, client: Client, password: bytes) -> None:
-        wanted = self._service.password
-        if not wanted:
-            raise CommandError("ERR Client sent AUTH, but no password is set")
-        client.is_authenticated = hmac.compare_digest(password, wanted)
-        if not client.is_authenticated:
-            raise CommandError("ERR invalid password")
+    async def _auth(self, client: Client, user: bytes | None, password: bytes) -> bytes:
+        await self._service.authentication.authenticate(client, user, password)
+        return resp.OK
 
     def ping(self, call: Call) -> Reply:
         """``PING [text]``."""
@@ -97,8 +95,7 @@ class AdminCommands:
         """``HELLO``: the nodes. ``HELLO 2|3 ...``: the handshake of newer Redis clients."""
         if len(call.arguments) > 1:
             return self._redis_hello(call)
-        if self._service.password and not call.client.is_authenticated:
-            raise CommandError("NOAUTH Authentication required.")
+        self._service.authentication.need(call.client)
         nodes: list[Value] = [
             [node.name, node.address.host, str(node.address.port), str(node.priority)]
             for node in self._service.nodes.all()
@@ -109,21 +106,34 @@ class AdminCommands:
         version, words, position = call.arguments[1], call.arguments, 2
         if version not in {b"2", b"3"}:
             raise wrong_arguments("hello")
+        credentials: tuple[bytes, bytes] | None = None
+        name = call.client.name
         while position < len(words):
             word = words[position].lower()
             if word == b"auth" and position + 2 < len(words):
-                self._authenticate(call.client, words[position + 2])
+                credentials = words[position + 1], words[position + 2]
                 position += 3
             elif word == b"setname" and position + 1 < len(words):
-                call.client.name = words[position + 1]
+                name = words[position + 1]
                 position += 2
             else:
                 raise syntax_error()
-        if self._service.password and not call.client.is_authenticated:
-            raise CommandError("NOAUTH Authentication required.")
+        if credentials is not None:
+            return self._hello_with_auth(call.client, version, name, credentials)
+        return self._greet(call.client, version, name)
+
+    async def _hello_with_auth(
+        self, client: Client, version: bytes, name: bytes, credentials: tuple[bytes, bytes]
+    ) -> bytes:
+        await self._service.authentication.authenticate(client, *credentials)
+        return self._greet(client, version, name)
+
+    def _greet(self, client: Client, version: bytes, name: bytes) -> bytes:
+        self._service.authentication.need(client)
+        client.name = name
         pairs: list[Value] = [
             *("server", "disque", "version", __version__, "proto", int(version)),
-            *("id", call.client.id, "mode", "cluster", "role", "master", "modules", []),
+            *("id", client.id, "mode", "cluster", "role", "master", "modules", []),
         ]
         if version == b"2":
             return resp.encode(pairs)
@@ -330,7 +340,7 @@ class AdminCommands:
         config, listener = self._service.config, self.listener
         limits = None if listener is None else listener.limits
         return {
-            "requirepass": self._service.password,
+            "requirepass": _HIDDEN if self._service.authentication.password else "",
             "maxmemory": "0",
             "timeout": "0" if limits is None else str(int(limits.idle_s)),
             "port": str(self._service.address.port),
@@ -356,7 +366,7 @@ class AdminCommands:
         key, text = name.lower(), value[:128].decode("utf-8", "backslashreplace")
         limits = None if self.listener is None else self.listener.limits
         if key == b"requirepass":
-            self._service.password = value
+            self._service.authentication.password = value
             return resp.OK
         if self.listener is not None and limits is not None and key in {b"timeout", b"maxclients"}:
             if not (value.isdigit() and len(value) < 10) or (

@@ -265,6 +265,8 @@ class JobCommands:
         while True:
             topic = service.topic(queue)
             if topic is None:
+                if service.guard is not None and not call.is_local:
+                    service.guard.need_create(call.client, queue.topic)
                 await service.create_topic(queue, options.replicate or 1)
                 continue
             self._check_copies(topic, options)
@@ -359,21 +361,28 @@ class JobCommands:
             client = call.client
             client.is_blocked = True
             queues = [service.need_queue(name) for name in dict.fromkeys(options.queues)]
-            on_end = partial(self._on_job, client, options, reply)
+            on_end = partial(self._on_job, call, options, reply)
             blocked = BlockedClient(self._loop, queues, options.timeout_ms, on_end)
             reply.add_done_callback(partial(_leave, blocked))
 
     def _on_job(
         self,
-        client: Client,
+        call: Call,
         options: GetOptions,
         reply: asyncio.Future[bytes],
         taken: TakenJob | None,
     ) -> None:
+        service, client = self._service, call.client
         client.is_blocked = False
-        if reply.done():  # the client is gone
-            if taken is not None:
-                self._service.run(self._service.give_back(taken))
+        is_refused = not service.authentication.is_current(client) or (
+            service.guard is not None and not service.guard.is_still_allowed(call)
+        )
+        if taken is not None and (is_refused or reply.done()):  # the client is gone, or as good as
+            service.run(service.give_back(taken))
+        if reply.done():
+            return
+        if is_refused:
+            reply.set_result(resp.error(errors.NOT_ANY_MORE))
         elif taken is None:
             reply.set_result(resp.NULL_ARRAY)
         else:
@@ -397,7 +406,7 @@ class JobCommands:
         service, found = self._service, list[Found]()
         me, finder = service.config.node_id, service.finder
         for text in ids if len(ids) < 2 else dict.fromkeys(ids):
-            place = service.place(text)
+            place = self._place(call, text)
             if place is None:
                 continue
             if place.leader != me and not call.is_local:
@@ -508,7 +517,7 @@ class JobCommands:
     ) -> int:
         me, here, elsewhere = self._service.config.node_id, list[Place](), dict[int, list[bytes]]()
         for text in ids:
-            place = self._service.place(text)
+            place = self._place(call, text)
             if place is None:
                 continue
             if place.leader == me or call.is_local:
@@ -549,6 +558,16 @@ class JobCommands:
     ) -> int:
         reply = await self._service.ask(self._leader(leader), command, *ids, *words)
         return reply if isinstance(reply, int) else 0
+
+    def _place(self, call: Call, text: bytes) -> Place | None:
+        """Where a job is, if the client may know of it.
+
+        Raises CommandError: it may, but not do that to it.
+        """
+        place, guard = self._service.place(text), self._service.guard
+        if place is None or guard is None or call.is_local:
+            return place
+        return place if guard.may_find(call.client, call.arguments, place.topic.name) else None
 
     def _leader(self, broker: int) -> Node:
         node = self._service.nodes.find(broker)
@@ -645,7 +664,7 @@ class JobCommands:
     ) -> Reply:
         """Answer from a job, wherever it is; ``wait_ms``: the answer may take so long."""
         need_ids([text])
-        place = self._service.place(text)
+        place = self._place(call, text)
         if place is None:
             return missing
         return self._answer(call, place, answer, missing, wait_ms)
@@ -709,11 +728,16 @@ class JobCommands:
 
     def qscan(self, call: Call) -> Reply:
         """``QSCAN [cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]``."""
-        return resp.encode(self._looker.scan_queues(parse_qscan(call.arguments)))
+        return resp.encode(self._looker.scan_queues(parse_qscan(call.arguments), self._seen(call)))
 
     def jscan(self, call: Call) -> Reply:
         """``JSCAN [cursor] [COUNT n] [BUSYLOOP] [QUEUE queue] [STATE state] [REPLY all|id]``."""
-        return self._encoded(self._looker.scan_jobs(parse_jscan(call.arguments)))
+        return self._encoded(self._looker.scan_jobs(parse_jscan(call.arguments), self._seen(call)))
+
+    def _seen(self, call: Call) -> Callable[[str], bool] | None:
+        """What tells which topics the client may see in a list; None: all of them."""
+        guard = self._service.guard
+        return None if guard is None or call.is_local else guard.seen_by(call)
 
     async def _encoded(self, value: Awaitable[resp.Value]) -> bytes:
         return resp.encode(await value)

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, cast
 
 from ..net.memory_budget import MemoryBudget
+from ..net.peer import ANONYMOUS, Principal
 from . import resp
 from .resp import CommandParser, ProtocolError
 
@@ -38,6 +39,8 @@ class Client:
         "close",
         "command",
         "connected_at",
+        "expires_at",
+        "failures",
         "host",
         "id",
         "is_authenticated",
@@ -47,7 +50,9 @@ class Client:
         "is_over",
         "last_active",
         "name",
+        "principal",
         "skips",
+        "untrack",
     )
 
     def __init__(
@@ -60,13 +65,17 @@ class Client:
         self.command = ""
         self.connected_at = now
         self.last_active = now
+        self.principal: Principal = ANONYMOUS
         self.is_authenticated = False
+        self.expires_at = 0.0  # when it has to authenticate anew, in the loop's time; 0: never
+        self.failures = 0  # to authenticate, one after the other
         self.is_blocked = False  # it waits for a job
         self.is_node = False  # another broker: what it asks is answered from here alone
         self.is_muted = False  # CLIENT REPLY OFF
         self.skips = 0  # replies that are not sent: 2 before the command that is next, then 1
         self.is_over = False  # to be closed once the replies so far are sent
         self.close = close
+        self.untrack: Callable[[], None] | None = None  # ends that it is closed with its user
 
 
 class Commands(Protocol):

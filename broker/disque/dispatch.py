@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from qbus.errors import ApiError
 
-from . import errors, resp
+from . import resp
 from .admin import AdminCommands
 from .commands import Call, Command, JobCommands
 from .connection import Client, Reply
@@ -74,11 +74,14 @@ class Dispatcher:
         count = len(arguments)
         if (row.arity > 0 and count != row.arity) or count < -row.arity:
             raise wrong_arguments(row.name)
-        needs_password = self._service.password and row.name not in _UNAUTHENTICATED
-        if needs_password and not client.is_authenticated:
-            raise CommandError(errors.NEEDS_PASSWORD)
+        service = self._service
+        if row.name not in _UNAUTHENTICATED:
+            service.authentication.need(client)
+        call = Call(client, arguments, is_local)
+        if service.guard is not None:
+            service.guard.check(call)
         client.command = row.name
-        return row.run(Call(client, arguments, is_local))
+        return row.run(call)
 
 
 async def _guarded(reply: Coroutine[Any, Any, bytes]) -> bytes:

@@ -1,10 +1,11 @@
 """Commands to other nodes: what is not led here is asked of the node that leads it."""
 
 import asyncio
+import ssl
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from qbus.config import Address
 
@@ -38,12 +39,34 @@ def _reply_reader() -> _ReplyReader:
     )
 
 
+class Link(NamedTuple):
+    """How a node connects to others: what it says of itself, and how it encrypts.
+
+    ``user`` and ``password``: given with AUTH; without a user, the password alone; without a
+    password, nothing. ``tls`` makes the context of a connection; None: it is not encrypted.
+    """
+
+    user: str = ""
+    password: bytes = b""
+    tls: Callable[[], ssl.SSLContext] | None = None
+
+    @property
+    def greeting(self) -> list[bytes | str | int]:
+        """The command that a connection begins with; empty: there is none."""
+        if not self.password:
+            return []
+        return ["AUTH", *([self.user] if self.user else []), self.password]
+
+    def __repr__(self) -> str:
+        return f"Link(user={self.user!r}, tls={self.tls is not None})"
+
+
 class PeerConnection:
     """A connection to another node; commands are answered in their order."""
 
-    def __init__(self, address: Address, password: bytes) -> None:
+    def __init__(self, address: Address, link: Link) -> None:
         self._address = address
-        self._password = password
+        self._link = link
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
         self._waiting: deque[asyncio.Future[Any]] = deque()
@@ -89,11 +112,18 @@ class PeerConnection:
         return future
 
     async def _open(self) -> None:
+        link = self._link
         async with asyncio.timeout(_CONNECT_S):
-            reader, self._writer = await asyncio.open_connection(*self._address)
+            reader, self._writer = await asyncio.open_connection(
+                *self._address, ssl=None if link.tls is None else link.tls()
+            )
         self._reading = asyncio.create_task(self._read(reader))
-        if self._password:
-            await self._write(["AUTH", self._password])
+        if greeting := link.greeting:
+            try:
+                await self._write(greeting)
+            except CommandError as error:
+                self.close()
+                raise NodeUnavailableError(f"{self._address} refuses this node: {error}") from error
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         replies, why = _reply_reader(), "closed the connection"
@@ -132,8 +162,8 @@ class PeerConnection:
 class Peers:
     """The connections to all other nodes: one for quick commands, one for each that waits."""
 
-    def __init__(self, password: bytes, timeout_s: float) -> None:
-        self._password = password
+    def __init__(self, link: Link, timeout_s: float) -> None:
+        self._link = link
         self._timeout_s = timeout_s
         self._connections: dict[Address, PeerConnection] = {}
 
@@ -149,7 +179,7 @@ class Peers:
 
     def connect(self, address: Address) -> PeerConnection:
         """A connection of one's own, for commands that wait; it is opened by the first one."""
-        return PeerConnection(address, self._password)
+        return PeerConnection(address, self._link)
 
     def close(self) -> None:
         """Close all connections."""

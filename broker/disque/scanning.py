@@ -7,7 +7,7 @@ made of its topic's id and its index, so that it stays while others come and go.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 from zlib import crc32
 
@@ -179,10 +179,19 @@ class Looker:
             self._service.settings.options_of(record.headers),
         )
 
-    def scan_queues(self, options: ScanOptions) -> Value:
-        """The names of queues, and the cursor to go on with."""
+    def scan_queues(
+        self, options: ScanOptions, may_see: Callable[[str], bool] | None = None
+    ) -> Value:
+        """The names of queues, and the cursor to go on with.
+
+        ``may_see`` tells by a topic's name whether the client may know of it; None: of all.
+        """
         queues = sorted(
-            ((crc32(one.name), one) for one in self._service.local_queues()),
+            (
+                (crc32(one.name), one)
+                for one in self._service.local_queues()
+                if may_see is None or may_see(one.topic)
+            ),
             key=lambda pair: (pair[0], pair[1].name),
         )
         most = len(queues) if options.is_busy else max(options.count, 1)
@@ -200,13 +209,18 @@ class Looker:
                 found.append(queue.name)
         return ["0", found]
 
-    async def scan_jobs(self, options: ScanOptions) -> Value:
-        """Jobs that are not done, and the cursor to go on with. Raises CommandError, ApiError."""
+    async def scan_jobs(
+        self, options: ScanOptions, may_see: Callable[[str], bool] | None = None
+    ) -> Value:
+        """Jobs that are not done, and the cursor to go on with; ``may_see`` as of queues.
+
+        Raises CommandError, ApiError.
+        """
         most = _BUSY_JOBS if options.is_busy else min(max(options.count, 1), MOST_JOBS)
         number, offset = options.cursor >> _OFFSET_BITS, options.cursor & _OFFSETS
         found: list[Value] = []
         for at, queue, part in self._numbered(options.queue):
-            if at < number:
+            if at < number or (may_see is not None and not may_see(queue.topic)):
                 continue
             begin = offset if at == number else 0
             next_offset = await self._scan(queue, part, begin, options, most, found)

@@ -13,6 +13,7 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.jobs import GROUP, queue_of, topic_of
 from qbus.metadata import StoreError
 
+from ..authorization import Authorizer
 from ..controller import NewTopic
 from ..controller.controller import ConfigChange
 from ..metadata.cache import Subscriber
@@ -27,12 +28,14 @@ from ..metadata.image import (
 from ..partition.partition import Partition, PartitionListener
 from ..queues import GroupSettings
 from .adding import Adder, Delays
+from .authentication import Authentication, Users
+from .authorization import Guard
 from .errors import CommandError
 from .expiry import Expiry
 from .finding import DeliveredJobs, Finder, HeldRecords, Place, Topics
 from .job_queue import Job, JobQueue, Part, TakenJob, give_back
 from .nodes import Node, Nodes
-from .peers import NodeUnavailableError, Peers, Reply
+from .peers import Link, NodeUnavailableError, Peers, Reply
 from .queues import JobSettings, Queues
 
 _log = logging.getLogger(__name__)
@@ -116,7 +119,12 @@ class Groups(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The parts of the broker that jobs stand on; ``settings`` of their share group."""
+    """The parts of the broker that jobs stand on; ``settings`` of their share group.
+
+    ``users``: who may authenticate besides those that have the password. ``authorizer``: None:
+    everything is allowed. ``link``: how other nodes are reached and told who asks; None: as clients
+    reach them that have the password alone.
+    """
 
     metadata: Metadata
     partitions: Partitions
@@ -125,6 +133,9 @@ class World:
     controller: Controller
     groups: Groups
     settings: Callable[[], GroupSettings]
+    users: Users | None = None
+    authorizer: Authorizer | None = None
+    link: Link | None = None
 
 
 class DisqueService(PartitionListener):
@@ -144,8 +155,15 @@ class DisqueService(PartitionListener):
         self.controller = world.controller
         self.address = address
         self.nodes = Nodes(cluster_id, config.node_id, address, metadata)
-        self.password: bytes = (config.disque_requirepass or "").encode()
-        self.peers = Peers(self.password, _PEER_TIMEOUT_S)
+        password = (config.disque_requirepass or "").encode()
+        self.authentication = Authentication(
+            password,
+            world.users,
+            delay_s=_failure_delay_s(config),
+            session_s=_session_s(config),
+        )
+        self.guard = None if world.authorizer is None else Guard(world.authorizer)
+        self.peers = Peers(world.link or Link(password=password), _PEER_TIMEOUT_S)
         self.adder = Adder(delays, clock.time_ms)
         self.delivered = DeliveredJobs()
         self.settings = JobSettings(world.settings)
@@ -532,3 +550,13 @@ def jobs_of(reply: Reply, node: Address) -> list[TakenJob]:
         TakenJob(Job(queue, text.decode(), body, nacks, again), None, node=node)
         for queue, text, body, _, nacks, _, again in reply
     ]
+
+
+def _failure_delay_s(config: BrokerConfig) -> float:
+    delay_ms: int = getattr(config, "connection_failed_authentication_delay_ms", 100)
+    return delay_ms / 1000
+
+
+def _session_s(config: BrokerConfig) -> float:
+    session_ms: int = getattr(config, "connections_max_reauth_ms", 0)
+    return session_ms / 1000

@@ -551,10 +551,11 @@ class TestConnections:
         assert str(await jobs.ask("HELLO 3 FOO")) == "ERR syntax error"
 
     async def test_a_password_may_come_with_it(self, jobs: Jobs) -> None:
-        jobs.service.password = b"secret"
+        jobs.service.authentication.password = b"secret"
         assert str(await jobs.ask("HELLO")) == "NOAUTH Authentication required."
         assert str(await jobs.ask("HELLO 3")) == "NOAUTH Authentication required."
-        assert str(await jobs.ask("HELLO 3 AUTH default wrong")) == "ERR invalid password"
+        refused = str(await jobs.ask("HELLO 3 AUTH default wrong"))
+        assert refused == "WRONGPASS invalid username-password pair or user is disabled."
         assert await jobs.ask("HELLO 3 AUTH default secret")
         assert await jobs.ask("PING") == "PONG"
 
@@ -563,7 +564,7 @@ class TestConnections:
         assert str(await jobs.ask("PING")) == "NOAUTH Authentication required."
         assert str(await jobs.ask('AUTH "\\xfe"')) == "ERR invalid password"
         assert await jobs.ask('AUTH "\\xff\\x00"') == "OK"
-        assert await jobs.ask("CONFIG GET requirepass") == ["requirepass", b"\xff\x00"]
+        assert await jobs.ask("CONFIG GET requirepass") == ["requirepass", "********"]
 
     @pytest.mark.parametrize("line", ["SHUTDOWN", "DEBUG FLUSHALL", "DEBUG SLEEP 0"])
     async def test_what_does_harm_is_not_for_everybody(self, jobs: Jobs, line: str) -> None:
