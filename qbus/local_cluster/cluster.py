@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, Self
 
+from qbus.local_cluster import secure
 from qbus.local_cluster.layout import (
     BROKER,
     KINDS,
@@ -128,6 +129,9 @@ class LocalCluster:
     def _wait_acquainted(self, settings: ClusterSettings) -> None:
         """Wait until each broker knows all: before, one may refuse to replicate a new topic."""
         deadline = time.monotonic() + _START_TIMEOUT_S
+        if settings.secure:
+            secure.complete(self.layout, settings, deadline)
+            return
         for number in settings.numbers(BROKER):
             knows_all = partial(_knows_all, settings, number)
             problem = "does not know the other brokers"

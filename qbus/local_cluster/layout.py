@@ -32,6 +32,43 @@ class Layout:
         """The lock file, held by the process that runs the cluster."""
         return self.directory / "lock"
 
+    @property
+    def client_properties(self) -> Path:
+        """What the administrator of a secure cluster connects with."""
+        return self.directory / "client.properties"
+
+    @property
+    def ca_certificate(self) -> Path:
+        """The certificate of the authority that a secure cluster's brokers are signed by."""
+        return self.directory / "ca.pem"
+
+    @property
+    def secrets(self) -> Path:
+        """The directory of what only the cluster's owner may read."""
+        return self.directory / "secrets"
+
+    @property
+    def ca_key(self) -> Path:
+        """The key of the authority."""
+        return self.secrets / "ca.key"
+
+    @property
+    def broker_properties(self) -> Path:
+        """What logs in as the brokers do, which may do anything."""
+        return self.secrets / "broker.properties"
+
+    def keystore(self, name: str) -> Path:
+        """A broker's certificate and key."""
+        return self.secrets / f"{name}.pem"
+
+    def broker_config(self, name: str) -> Path:
+        """The settings of a broker that hold secrets."""
+        return self.secrets / f"{name}.toml"
+
+    def audit_log(self, name: str) -> Path:
+        """The audit log of a broker."""
+        return self.directory / f"{name}.audit.log"
+
     def data(self, name: str) -> Path:
         """The data directory of a node."""
         return self.directory / name

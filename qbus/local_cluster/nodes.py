@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from qbus.errors import WireError
 from qbus.frames import PREFIX
-from qbus.local_cluster import spark, zookeeper
+from qbus.local_cluster import secure, spark, zookeeper
 from qbus.local_cluster.layout import (
     BROKER,
     SPARK_MASTER,
@@ -75,14 +75,19 @@ def _zookeepers(layout: Layout, settings: ClusterSettings) -> Iterator[tuple[str
 
 
 def _brokers(layout: Layout, settings: ClusterSettings) -> Iterator[tuple[str, list[str]]]:
+    if settings.secure:
+        secure.prepare(layout, settings)
     options = [f"default.replication.factor={min(3, settings.nodes)}", *settings.options]
     for number in settings.numbers(BROKER):
         name, port = node_name(BROKER, number), settings.port(BROKER, number)
+        listen = f"{secure.PROTOCOL}://{HOST}:{port}" if settings.secure else f"{HOST}:{port}"
         command = [
             *(sys.executable, "-m", "qbus", "broker", "--data-dir", str(layout.data(name))),
-            *("--node-id", str(number), "--listen", f"{HOST}:{port}"),
+            *("--node-id", str(number), "--listen", listen),
             *("--zookeeper", settings.zookeeper),
         ]
+        if settings.secure:
+            command += ["--config", str(layout.broker_config(name))]
         yield name, [*command, *(part for option in options for part in ("-o", option))]
 
 

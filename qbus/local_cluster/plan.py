@@ -25,6 +25,7 @@ def plan(
     base_port: int | None = None,
     options: tuple[str, ...] = (),
     spark: bool | None = None,
+    secure: bool = False,
 ) -> ClusterSettings:
     """Return the settings of the cluster in ``layout``; None means as stored, else the default.
 
@@ -38,13 +39,14 @@ def plan(
         base_port = base_port or kept.base_port
         options = options or kept.options
         spark = kept.spark is not None if spark is None else spark
+        secure = secure or kept.secure
     nodes, base_port = nodes or DEFAULT_NODES, base_port or DEFAULT_BASE_PORT
     broker_ports = range(base_port, base_port + nodes)
     need_free(broker_ports, "--base-port")
     zookeeper_ports = _zookeeper_ports(kept, zookeepers or DEFAULT_ZOOKEEPERS, broker_ports)
     taken = {*broker_ports, *zookeeper_ports}
     return ClusterSettings(
-        nodes, base_port, zookeeper_ports, options, _spark(taken) if spark else None
+        nodes, base_port, zookeeper_ports, options, _spark(taken) if spark else None, secure
     )
 
 

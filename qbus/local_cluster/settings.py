@@ -46,6 +46,7 @@ class ClusterSettings:
 
     ``zookeeper_ports``: the client ports. The brokers listen on ``base_port`` and the ports after
     it. ``options``: settings of each broker, as ``key=value``. ``spark``: None without Spark.
+    ``secure``: whether the brokers ask for TLS and passwords, and check who may do what.
     """
 
     nodes: int
@@ -53,6 +54,7 @@ class ClusterSettings:
     zookeeper_ports: tuple[int, ...]
     options: tuple[str, ...] = ()
     spark: SparkSettings | None = None
+    secure: bool = False
 
     @property
     def zookeeper(self) -> str:
@@ -107,6 +109,7 @@ class ClusterSettings:
                 zookeeper_ports=_numbers(stored["zookeeper_ports"]),
                 options=tuple(map(str, stored["options"])),
                 spark=_spark(stored.get("spark")),
+                secure=bool(stored.get("secure", False)),
             )
         except FileNotFoundError:
             return None

@@ -46,6 +46,12 @@ def cluster() -> None:
     default=None,
     help="Also run a standalone Spark with two workers. Default: as in the last run.",
 )
+@click.option(
+    "--secure",
+    is_flag=True,
+    help="Encrypt connections, ask for passwords, and check what each user may do; a cluster that"
+    " was secure remains so.",
+)
 def up(
     *,
     nodes: int | None,
@@ -54,6 +60,7 @@ def up(
     data_dir: Path,
     options: tuple[tuple[str, str], ...],
     spark: bool | None,
+    secure: bool,
 ) -> None:
     """Run ZooKeeper, brokers and, with --spark, Spark on 127.0.0.1 until SIGTERM or Ctrl-C.
 
@@ -62,6 +69,9 @@ def up(
     spark-worker-N.pid, and the logs. A process that dies is not restarted until 'qbus cluster
     start-node'. DIR also keeps the records and the layout for the next run. New topics have three
     replicas if there are three brokers.
+
+    With --secure, DIR/client.properties connects its administrator: give it to any command as
+    --command-config. Passwords and keys are in DIR/secrets; they are made once, and kept.
     """
     from qbus.cli.cluster.up import run
 
@@ -72,6 +82,7 @@ def up(
         base_port=base_port,
         options=tuple(f"{key}={value}" for key, value in options),
         spark=spark,
+        secure=secure,
     )
 
 

@@ -30,6 +30,7 @@ def run(
     base_port: int | None,
     options: tuple[str, ...],
     spark: bool | None,
+    secure: bool,
 ) -> None:
     """Run the cluster in ``data_dir`` until SIGTERM or Ctrl-C."""
     layout = Layout(data_dir)
@@ -41,16 +42,23 @@ def run(
             base_port=base_port,
             options=options,
             spark=spark,
+            secure=secure,
         )
         with _until_stopped():
             cluster.start(settings, _tell)
-            note(f"the cluster is up: --bootstrap {settings.bootstrap}")
+            note(f"the cluster is up: {_how_to_connect(layout, settings)}")
             if settings.spark is not None:
                 note(f"Spark: --master {settings.spark.master}; its page: {settings.spark.page}")
             note(f"ZooKeeper: {settings.zookeeper}; Ctrl-C stops all")
             _watch(cluster, settings)
         note("stopping: brokers hand over their partitions, ZooKeeper stops last")
     note("stopped")
+
+
+def _how_to_connect(layout: Layout, settings: ClusterSettings) -> str:
+    if settings.secure:
+        return f"--command-config {layout.client_properties}"
+    return f"--bootstrap {settings.bootstrap}"
 
 
 def _watch(cluster: LocalCluster, settings: ClusterSettings) -> None:

@@ -9,6 +9,7 @@ from qbus.cli.mirror.options import Selected
 from qbus.cli.mirror.tables import carried_table
 from qbus.cli.output import Document, emit
 from qbus.cli.session import ensure_reachable
+from qbus.cli.targets import Target
 from qbus.clients.mirror.checks import takes_mirrors
 from qbus.clients.mirror.config import LinkConfig, links
 from qbus.clients.mirror.groups import OffsetSync
@@ -34,7 +35,7 @@ async def carry_groups(
 
 async def _carry(config: LinkConfig, groups: Sequence[str], *, backwards: bool) -> list[Document]:
     for bootstrap in (config.source_bootstrap, config.target_bootstrap):
-        await ensure_reachable(bootstrap)
+        await ensure_reachable(Target(bootstrap))
     async with clusters(config) as (source, target):
         if not await takes_mirrors(target, config.source):
             raise Failure(

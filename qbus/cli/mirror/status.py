@@ -12,6 +12,7 @@ from qbus.cli.mirror.tables import status_tables
 from qbus.cli.output import Document, emit
 from qbus.cli.running import watching
 from qbus.cli.session import ensure_reachable
+from qbus.cli.targets import Target
 from qbus.clients.mirror.config import LinkConfig, links
 from qbus.clients.mirror.control import processes_path, status_path
 from qbus.clients.mirror.lag_probe import LagProbe
@@ -64,7 +65,7 @@ class _LinkProbe:
         try:
             if self._lag is None:
                 for bootstrap in (config.source_bootstrap, config.target_bootstrap):
-                    await ensure_reachable(bootstrap)
+                    await ensure_reachable(Target(bootstrap))
                 source, target = await self._cleanup.enter_async_context(clusters(config))
                 self._lag = LagProbe(config, source, target, SystemClock())
             status = await self._lag.measure()

@@ -10,6 +10,7 @@ from qbus.cli.failures import TERMINATED, Failure
 from qbus.cli.output import emit
 from qbus.cli.pipeline.options import Common, stated
 from qbus.cli.session import administration, ensure_reachable
+from qbus.cli.targets import Target
 from qbus.cli.units import counted
 
 
@@ -29,7 +30,7 @@ def run_pipeline(name: str, common: Common, chosen: dict[str, Any], mode: str = 
 
     config = load(name, common.config_file, stated({**common.stated(), **chosen}))
     for bootstrap in [] if name == "compact" else _clusters(config):
-        asyncio.run(ensure_reachable(bootstrap))
+        asyncio.run(ensure_reachable(Target(bootstrap)))
     if name != "compact":
         asyncio.run(_check_topics(config.bootstrap, config.source.topics))
     _end_by_sigterm()
@@ -58,7 +59,7 @@ async def _check_topics(bootstrap: str, names: Sequence[str]) -> None:
 
     If some are missing, the source decides: it goes on with a checkpoint that knows them.
     """
-    async with administration(bootstrap) as admin:
+    async with administration(Target(bootstrap)) as admin:
         existing = {topic.name for topic in await admin.list_topics(internal=True)}
     if names and existing.isdisjoint(names):
         raise Failure(f"there is no topic {names[0]}: create the topic first, or check its name")

@@ -7,6 +7,7 @@ import pytest
 
 from qbus.cli.failures import Failure
 from qbus.cli.session import ensure_reachable
+from qbus.cli.targets import Target
 from qbus.metadata import zookeeper
 
 
@@ -25,16 +26,16 @@ def open_port() -> Iterator[int]:
 
 
 async def test_a_broker_that_listens(open_port: int) -> None:
-    await ensure_reachable(f"127.0.0.1:{open_port}")
+    await ensure_reachable(Target(f"127.0.0.1:{open_port}"))
 
 
 async def test_one_of_several_is_enough(open_port: int, closed_port: int) -> None:
-    await ensure_reachable(f"127.0.0.1:{closed_port},127.0.0.1:{open_port}")
+    await ensure_reachable(Target(f"127.0.0.1:{closed_port},127.0.0.1:{open_port}"))
 
 
 async def test_an_unreachable_broker_is_an_error_with_a_remedy(closed_port: int) -> None:
     with pytest.raises(Failure) as failure:
-        await ensure_reachable(f"127.0.0.1:{closed_port}")
+        await ensure_reachable(Target(f"127.0.0.1:{closed_port}"))
     assert failure.value.message == (
         f"cannot reach a broker at 127.0.0.1:{closed_port}: Connection refused."
         " Start one with 'qbus broker --data-dir DIR',"
@@ -44,7 +45,7 @@ async def test_an_unreachable_broker_is_an_error_with_a_remedy(closed_port: int)
 
 async def test_every_broker_that_was_tried_is_named(closed_port: int) -> None:
     with pytest.raises(Failure, match=rf"127.0.0.1:{closed_port}.*; localhost:{closed_port}"):
-        await ensure_reachable(f"127.0.0.1:{closed_port},localhost:{closed_port}")
+        await ensure_reachable(Target(f"127.0.0.1:{closed_port},localhost:{closed_port}"))
 
 
 async def test_zookeeper_that_knows_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +54,7 @@ async def test_zookeeper_that_knows_no_broker(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(zookeeper, "find_brokers", find_brokers)
     with pytest.raises(Failure, match=r"zk://zk1:2181/qbus: no broker is registered there now"):
-        await ensure_reachable("zk://zk1:2181/qbus")
+        await ensure_reachable(Target("zk://zk1:2181/qbus"))
 
 
 async def test_a_broker_that_zookeeper_knows(
@@ -63,4 +64,4 @@ async def test_a_broker_that_zookeeper_knows(
         return [("127.0.0.1", open_port)]
 
     monkeypatch.setattr(zookeeper, "find_brokers", find_brokers)
-    await ensure_reachable("zk://zk1:2181/qbus")
+    await ensure_reachable(Target("zk://zk1:2181/qbus"))

@@ -12,6 +12,7 @@ from qbus.cli.consume.reading import Reading
 from qbus.cli.consume.selection import Selection
 from qbus.cli.failures import Failure
 from qbus.cli.parameters import Position
+from qbus.cli.targets import Target
 from qbus.clients.types import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -156,7 +157,7 @@ async def read(
     topics: tuple[str, ...] = ("t",),
 ) -> dict[TopicPartition, list[int]]:
     selection = Selection.parse(topics, partitions)
-    async with Reading("b", selection, group, start, until=until) as reading:
+    async with Reading(Target("b"), selection, group, start, until=until) as reading:
         await reading.open()
         return await offsets(reading.batches(count=count))
 
@@ -197,7 +198,7 @@ async def test_a_count_ends_it_exactly(consumer: FakeConsumer, count: int) -> No
 
 
 async def test_the_end_is_where_it_was_at_the_start(consumer: FakeConsumer) -> None:
-    async with Reading("b", T, None, EARLIEST, until=LATEST) as reading:
+    async with Reading(Target("b"), T, None, EARLIEST, until=LATEST) as reading:
         await reading.open()
         consumer.end = {P0: 100, P1: 100}
         assert await offsets(reading.batches()) == {
@@ -220,7 +221,7 @@ async def test_records_beyond_the_count_are_not_committed(consumer: FakeConsumer
 
 async def test_a_batch_that_was_not_dealt_with_is_not_committed(consumer: FakeConsumer) -> None:
     async def read_until_the_pipe_breaks() -> None:
-        async with Reading("b", T, "g", EARLIEST, until=LATEST) as reading:
+        async with Reading(Target("b"), T, "g", EARLIEST, until=LATEST) as reading:
             await reading.open()
             batches = reading.batches()
             await anext(batches)
@@ -238,7 +239,7 @@ async def test_without_a_group_nothing_is_committed(consumer: FakeConsumer) -> N
 
 
 async def test_only_partitions_that_are_still_ours_are_committed(consumer: FakeConsumer) -> None:
-    async with Reading("b", T, "g", EARLIEST, until=LATEST) as reading:
+    async with Reading(Target("b"), T, "g", EARLIEST, until=LATEST) as reading:
         await reading.open()
         await offsets(reading.batches())
         del consumer.positions[P1]
@@ -306,7 +307,7 @@ async def test_a_start_that_counts_for_no_partition_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     consumer.group = committed
-    async with Reading("b", T, "g", start, until=LATEST) as reading:
+    async with Reading(Target("b"), T, "g", start, until=LATEST) as reading:
         await reading.open()
     assert capsys.readouterr().err == told
 
@@ -314,7 +315,7 @@ async def test_a_start_that_counts_for_no_partition_is_told(
 async def test_a_member_without_partitions_waits_until_the_others_are_done(
     consumer: FakeConsumer,
 ) -> None:
-    async with Reading("b", T, "g", EARLIEST, until=LATEST) as reading:
+    async with Reading(Target("b"), T, "g", EARLIEST, until=LATEST) as reading:
         await reading.open()
         consumer.positions = {}
         polls = 0
@@ -383,7 +384,7 @@ async def test_ends_are_not_asked_for_before_the_time_has_come(
 ) -> None:
     now = 100
     monkeypatch.setattr(SystemClock, "time_ms", lambda _: now)
-    async with Reading("b", T, None, EARLIEST, until=Position("time", 250)) as reading:
+    async with Reading(Target("b"), T, None, EARLIEST, until=Position("time", 250)) as reading:
         await reading.open()
         consumer.asked_for_ends = 0
         batches = reading.batches()
@@ -416,7 +417,7 @@ async def test_damage_may_be_skipped(
     consumer: FakeConsumer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     consumer.damaged = [damaged(P0, 12)]
-    async with Reading("b", T, None, EARLIEST, until=LATEST, skip_corrupt=True) as reading:
+    async with Reading(Target("b"), T, None, EARLIEST, until=LATEST, skip_corrupt=True) as reading:
         await reading.open()
         found = await offsets(reading.batches())
     assert found == {P0: [10, 11, 14], P1: [0, 1, 2]}
@@ -441,7 +442,7 @@ async def test_topics_by_pattern_and_those_that_come(
     monkeypatch.setattr(reading, "_FIND_INTERVAL_S", 0.0)
     new = TopicPartition("t2", 0)
     selection = Selection.parse(["^t"])
-    async with Reading("b", selection, None, LATEST) as reads:
+    async with Reading(Target("b"), selection, None, LATEST) as reads:
         await reads.open()
         consumer.end[P0] = 17
         batches = reads.batches()
@@ -462,7 +463,7 @@ async def test_a_topic_that_cannot_be_taken_up_yet_is_taken_up_later(
     monkeypatch.setattr(reading.Reading, "_names", lambda _: answer(there))
     monkeypatch.setattr(reading, "_FIND_INTERVAL_S", 0.0)
     new = TopicPartition("t2", 0)
-    async with Reading("b", Selection.parse(["^t"]), None, LATEST) as reads:
+    async with Reading(Target("b"), Selection.parse(["^t"]), None, LATEST) as reads:
         await reads.open()
         there.append("t2")
         consumer.first[new], consumer.end[new] = 0, 1
@@ -492,7 +493,7 @@ async def test_no_topic_matches_yet(
     there: list[str] = []
     monkeypatch.setattr(reading.Reading, "_names", lambda _: answer(there))
     monkeypatch.setattr(reading, "_FIND_INTERVAL_S", 0.0)
-    async with Reading("b", Selection.parse(["^t"]), None, EARLIEST) as reads:
+    async with Reading(Target("b"), Selection.parse(["^t"]), None, EARLIEST) as reads:
         await reads.open()
         next_batch = asyncio.ensure_future(anext(reads.batches()))
         await asyncio.sleep(0.01)

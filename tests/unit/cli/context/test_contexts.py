@@ -15,20 +15,22 @@ from qbus.cli.contexts import Context, Contexts, is_kept, learn
 from qbus.cli.failures import Failure
 from qbus.cli.options import client_command
 from qbus.cli.root import qbus
+from qbus.cli.targets import Target
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.delenv("QBUS_BOOTSTRAP", raising=False)
+    monkeypatch.delenv("QBUS_COMMAND_CONFIG", raising=False)
     return tmp_path / "qbus" / "contexts.json"
 
 
 @click.command()
 @client_command
-async def show(*, bootstrap: str, as_json: bool) -> None:
+async def show(*, target: Target, as_json: bool) -> None:
     """Show what a command is given."""
-    click.echo(bootstrap)
+    click.echo(target.bootstrap)
 
 
 def shown(*arguments: str, **environment: str) -> str:
@@ -156,7 +158,7 @@ def test_names_are_completed_by_the_cluster_of_the_context(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def asked(context: click.Context, _: object) -> list[str]:
-        return [f"of-{context.params['bootstrap']}"]
+        return [f"of-{context.params['target'].bootstrap}"]
 
     monkeypatch.setattr(completing, "_asked", asked)
     assert completed("topic", "describe") == ["of-127.0.0.1:9092"]

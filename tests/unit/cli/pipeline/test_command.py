@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from qbus.cli.pipeline.options import stated
 from qbus.cli.pipeline.watcher import Terminal
 from qbus.cli.root import qbus
+from qbus.cli.targets import Target
 
 
 def failure(*words: str) -> str:
@@ -64,9 +65,9 @@ def test_a_copy_that_is_away_is_named_before_spark_starts(monkeypatch: pytest.Mo
 
     asked = []
 
-    async def reachable(bootstrap: str) -> None:
-        asked.append(bootstrap)
-        if bootstrap == "127.0.0.1:2":
+    async def reachable(target: Target) -> None:
+        asked.append(target.bootstrap)
+        if target.bootstrap == "127.0.0.1:2":
             raise click.ClickException("cannot reach it")
 
     monkeypatch.setattr(running, "ensure_reachable", reachable)
@@ -85,7 +86,7 @@ def test_a_topic_that_does_not_exist_is_named_before_spark_starts(
             assert internal
             return [SimpleNamespace(name="logs")]
 
-    async def reachable(_: str) -> None:
+    async def reachable(_: Target) -> None:
         pass
 
     def launch(*_: object, **__: object) -> None:

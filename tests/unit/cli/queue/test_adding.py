@@ -10,6 +10,7 @@ import pytest
 
 from qbus.cli.failures import Failure
 from qbus.cli.queue.adding import _add, _wait, add_jobs
+from qbus.cli.targets import Target
 from qbus.clients import JobGivenUp, Queue
 from qbus.errors import ApiError, ErrorCode
 
@@ -60,7 +61,7 @@ async def test_results_in_order_and_who_has_none(capfdbinary: Any) -> None:
 async def test_bodies_become_jobs(capfd: pytest.CaptureFixture[str]) -> None:
     async with fake_queue() as fake:
         options: dict[str, Any] = {"ttl": "1h"}
-        place = (fake.broker.bootstrap, "q", "disque")
+        place = (Target(fake.broker.bootstrap), "q", "disque")
         await add_jobs(*place, [b"a", b"b"], options, wait=False, as_json=False)
         assert len(capfd.readouterr().out.split()) == 2
         await add_jobs(*place, [b"c"], options, wait=False, as_json=True)

@@ -8,6 +8,7 @@ from qbus.cli.queue.peeking import OffsetRanges, peek_jobs
 from qbus.cli.queue.redriving import redrive_letters
 from qbus.cli.queue.tables import jobs_table, queues_table
 from qbus.cli.queue.topics import read_queues, topic_of
+from qbus.cli.targets import Target
 from qbus.clients import Admin
 from qbus.records import build_batch, iter_records
 
@@ -115,7 +116,9 @@ async def test_dead_letters_go_back_to_where_they_came_from() -> None:
         log.append(letter(b"q", b"1", ("h", b"x"), ("qbus-deliver-at", b"7")))
         log.append(letter(b"r", b"2", ("qbus-job", b"60,5,0,1,00000000")))
         log.append(letter(None, b"3"))
-        found = await redrive_letters(fake.broker.bootstrap, "dead", None, None, "redrive", 1.0)
+        found = await redrive_letters(
+            Target(fake.broker.bootstrap), "dead", None, None, "redrive", 1.0
+        )
         assert found == {"topic": "dead", "records": 2, "skipped": 1}
         assert fake.group.offsets(1) == [0, 1]
         assert fake.configs == [(32, "redrive", {"share.auto.offset.reset": "earliest"})]
@@ -130,7 +133,7 @@ async def test_some_dead_letters_to_another_queue() -> None:
     async with fake_queue({"dead": 1, "q": 1}) as fake:
         for number in range(3):
             fake.broker.logs["dead", 0].append(letter(b"x", b"%d" % number))
-        found = await redrive_letters(fake.broker.bootstrap, "dead", "q", 2, "redrive", 1.0)
+        found = await redrive_letters(Target(fake.broker.bootstrap), "dead", "q", 2, "redrive", 1.0)
         assert found["records"] == 2
         assert fake.broker.logs["q", 0].values() == [b"0", b"1"]
         assert fake.group.offsets(1) == [0, 1]

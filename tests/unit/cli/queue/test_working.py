@@ -10,6 +10,7 @@ import pytest
 
 from qbus.cli.failures import Failure
 from qbus.cli.queue.working import Work
+from qbus.cli.targets import Target
 from tests.support.waiting import eventually
 
 from .fake_queue import FakeQueue, fake_queue
@@ -39,7 +40,7 @@ async def work(
 ) -> dict[str, object]:
     working = Work("q", command, backoff=backoff, keeps_result=keeps_result)
     found = await working.run(
-        fake.broker.bootstrap, "disque", parallel=parallel, count=count, idle=idle
+        Target(fake.broker.bootstrap), "disque", parallel=parallel, count=count, idle=idle
     )
     assert found.pop("seconds")
     return found
