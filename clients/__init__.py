@@ -17,8 +17,12 @@ async with Admin("127.0.0.1:9092") as admin:
     await admin.create_topic("topic", partitions=4)
 """
 
+from qbus.security.client import ClientSecurity
+
 from .admin import Admin
 from .admin.types import (
+    Acl,
+    AclFilter,
     CreatedTopic,
     DelayedRecord,
     DelayedRecords,
@@ -26,7 +30,10 @@ from .admin.types import (
     NewTopic,
     ProducerState,
     QueueState,
+    QuotaEntity,
     Reassignment,
+    ScramCredentialInfo,
+    ScramUpsert,
     TopicRef,
     TransactionDescription,
     TransactionListing,
@@ -34,20 +41,28 @@ from .admin.types import (
 from .consumer import Consumer
 from .consumer.options import OffsetReset
 from .errors import (
+    AuthenticationFailed,
+    AuthorizationFailed,
+    CertificateRefused,
     ClientClosed,
+    ClusterAuthorizationFailed,
     ConnectionFailed,
+    GroupAuthorizationFailed,
     LogTruncated,
     NoOffset,
     PartialFailure,
     ProducerFenced,
     RequestTimedOut,
+    TopicAuthorizationFailed,
     TransactionAborted,
+    TransactionalIdAuthorizationFailed,
     TransactionFailed,
 )
 from .idcs import Everywhere, everywhere
 from .producer import BufferFull, BulkDelivery, Delivery, Producer, Spooled
 from .producer.options import Acks
 from .queue import Job, JobGivenUp, Queue
+from .security import SecurityOptions
 from .share import AcknowledgementLost, ShareConsumer, ShareRecord
 from .types import (
     EARLIEST,
@@ -82,11 +97,18 @@ __all__ = [
     "MAX_TIMESTAMP",
     "AcknowledgementLost",
     "Acks",
+    "Acl",
+    "AclFilter",
     "Admin",
+    "AuthenticationFailed",
+    "AuthorizationFailed",
     "BatchMetadata",
     "BufferFull",
     "BulkDelivery",
+    "CertificateRefused",
     "ClientClosed",
+    "ClientSecurity",
+    "ClusterAuthorizationFailed",
     "ClusterDescription",
     "ConfigEntry",
     "ConfigKind",
@@ -99,6 +121,7 @@ __all__ = [
     "DelayedRecords",
     "Delivery",
     "Everywhere",
+    "GroupAuthorizationFailed",
     "GroupDescription",
     "GroupListing",
     "GroupMetadata",
@@ -123,13 +146,18 @@ __all__ = [
     "ProducerState",
     "Queue",
     "QueueState",
+    "QuotaEntity",
     "Reassignment",
     "RecordMetadata",
     "ReplicaSize",
     "RequestTimedOut",
+    "ScramCredentialInfo",
+    "ScramUpsert",
+    "SecurityOptions",
     "ShareConsumer",
     "ShareRecord",
     "Spooled",
+    "TopicAuthorizationFailed",
     "TopicDescription",
     "TopicPartition",
     "TopicRef",
@@ -137,6 +165,7 @@ __all__ = [
     "TransactionDescription",
     "TransactionFailed",
     "TransactionListing",
+    "TransactionalIdAuthorizationFailed",
     "everywhere",
 ]
 

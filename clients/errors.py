@@ -24,6 +24,72 @@ class RequestTimedOut(ApiError):  # noqa: N818 - the protocol's name for it
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
+class NotSafe(ApiError):  # noqa: N818 - what the connection is
+    """A connection could not be made as the security of the client asks for.
+
+    It is not tried again: somebody has to change a setting, a certificate or a password first.
+    """
+
+    @property
+    def retriable(self) -> bool:
+        """Never: the same attempt fails again."""
+        return False
+
+
+class CertificateRefused(NotSafe):
+    """A certificate is not trusted, has expired or names another host; or the other side does not
+    speak TLS at all, or refuses this client's certificate.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+
+
+class AuthenticationFailed(NotSafe):
+    """A broker does not take this client for who it says that it is, or is itself not the one that
+    knows the password. ``mechanism`` is that of SASL.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        mechanism: str,
+        code: ErrorCode = ErrorCode.SASL_AUTHENTICATION_FAILED,
+    ) -> None:
+        super().__init__(code, message)
+        self.mechanism = mechanism
+
+
+class AuthorizationFailed(ApiError):  # noqa: N818 - what happened
+    """This client may not do what it asked for: no rule allows it. Asking again is refused again
+    until one does.
+    """
+
+
+class TopicAuthorizationFailed(AuthorizationFailed):
+    """A topic may not be used so."""
+
+
+class GroupAuthorizationFailed(AuthorizationFailed):
+    """A group may not be used so."""
+
+
+class ClusterAuthorizationFailed(AuthorizationFailed):
+    """What concerns the whole cluster may not be done."""
+
+
+class TransactionalIdAuthorizationFailed(AuthorizationFailed):
+    """A transactional id may not be used so."""
+
+
+_REFUSALS: Mapping[ErrorCode, type[AuthorizationFailed]] = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: TopicAuthorizationFailed,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: GroupAuthorizationFailed,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ClusterAuthorizationFailed,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: TransactionalIdAuthorizationFailed,
+}
+
+
 class ClientClosed(QbusError):  # noqa: N818 - what happened
     """The client was closed before the call, or during it."""
 
@@ -110,7 +176,7 @@ def api_error(error_code: int, message: str | None = None, *, of: str | None = N
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message or f"error code {error_code}")
     if not message and of is not None:
         message = f"{of}: {code.name}"
-    return ApiError(code, message)
+    return _REFUSALS.get(code, ApiError)(code, message)
 
 
 _PASSING = frozenset(

@@ -12,6 +12,8 @@ from qbus._version import __version__
 
 if TYPE_CHECKING:
     from qbus.clients.admin.types import (
+        Acl,
+        AclFilter,
         CreatedTopic,
         DelayedRecord,
         DelayedRecords,
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
         ProducerState,
         QueueState,
         Reassignment,
+        ScramCredentialInfo,
+        ScramUpsert,
         TransactionDescription,
         TransactionListing,
     )
@@ -29,14 +33,21 @@ if TYPE_CHECKING:
     from qbus.clients.blocking.queue import Queue
     from qbus.clients.blocking.share import ShareConsumer
     from qbus.clients.errors import (
+        AuthenticationFailed,
+        AuthorizationFailed,
+        CertificateRefused,
         ClientClosed,
+        ClusterAuthorizationFailed,
         ConnectionFailed,
+        GroupAuthorizationFailed,
         LogTruncated,
         NoOffset,
         PartialFailure,
         ProducerFenced,
         RequestTimedOut,
+        TopicAuthorizationFailed,
         TransactionAborted,
+        TransactionalIdAuthorizationFailed,
         TransactionFailed,
     )
     from qbus.clients.idcs import Everywhere, everywhere
@@ -60,18 +71,26 @@ if TYPE_CHECKING:
         TopicPartition,
     )
     from qbus.errors import ApiError, ConfigError, CorruptBatch, ErrorCode, QbusError, WireError
+    from qbus.security.client import ClientSecurity
 
 __all__ = [
     "EARLIEST",
     "LATEST",
     "MAX_TIMESTAMP",
     "AcknowledgementLost",
+    "Acl",
+    "AclFilter",
     "Admin",
     "ApiError",
+    "AuthenticationFailed",
+    "AuthorizationFailed",
     "BatchMetadata",
     "BufferFull",
     "BulkDelivery",
+    "CertificateRefused",
     "ClientClosed",
+    "ClientSecurity",
+    "ClusterAuthorizationFailed",
     "ConfigEntry",
     "ConfigError",
     "ConfigKind",
@@ -86,6 +105,7 @@ __all__ = [
     "Delivery",
     "ErrorCode",
     "Everywhere",
+    "GroupAuthorizationFailed",
     "GroupMetadata",
     "HangingTransaction",
     "Job",
@@ -106,14 +126,18 @@ __all__ = [
     "Reassignment",
     "RecordMetadata",
     "RequestTimedOut",
+    "ScramCredentialInfo",
+    "ScramUpsert",
     "ShareConsumer",
     "ShareRecord",
     "Spooled",
+    "TopicAuthorizationFailed",
     "TopicPartition",
     "TransactionAborted",
     "TransactionDescription",
     "TransactionFailed",
     "TransactionListing",
+    "TransactionalIdAuthorizationFailed",
     "WireError",
     "__version__",
     "everywhere",

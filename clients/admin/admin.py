@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from time import time as now
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from qbus.errors import ApiError, ConfigError, ErrorCode
 from qbus.wire import ApiKey
@@ -59,6 +59,7 @@ from ..net.cluster import Cluster, CoordinatorKind
 from ..net.retry import Outcomes, ask_each, results_or_raise, retry_each, retrying
 from ..net.routing import COORDINATOR_MOVED, ask_leaders, retry_at_coordinator
 from ..offsets import list_offsets
+from ..security import SecurityOptions, security_of
 from ..types import (
     EARLIEST,
     LATEST,
@@ -79,8 +80,10 @@ from ..types import (
     keyed,
     named,
 )
-from . import messages
+from . import messages, security
 from .types import (
+    Acl,
+    AclFilter,
     CreatedTopic,
     DelayedRecord,
     DelayedRecords,
@@ -88,7 +91,10 @@ from .types import (
     NewTopic,
     ProducerState,
     QueueState,
+    QuotaEntity,
     Reassignment,
+    ScramCredentialInfo,
+    ScramUpsert,
     TopicRef,
     TransactionDescription,
     TransactionListing,
@@ -137,6 +143,7 @@ class Admin:
         *,
         client_id: str = "qbus-admin",
         request_timeout_ms: int = 30_000,
+        **security: Unpack[SecurityOptions],
     ) -> None:
         """Connect at the first request.
 
@@ -144,10 +151,17 @@ class Admin:
         client_id: the name of this client in the brokers' logs and quotas.
         request_timeout_ms: how long an answer may take, retries included; a method that sends
             several requests one after another may take as long for each.
+        security: what protects the connections; see :class:`~qbus.clients.SecurityOptions` for it,
+            and for the options that may stand in its place.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """
-        self._cluster = Cluster(bootstrap, client_id, request_timeout_ms / 1000)
+        self._cluster = Cluster(
+            bootstrap,
+            client_id,
+            request_timeout_ms / 1000,
+            security=security_of("Admin", **security),
+        )
 
     @classmethod
     def over(cls, cluster: Cluster) -> Self:
@@ -946,6 +960,57 @@ class Admin:
             return messages.altered_offsets(response)
 
         await self._by_coordinator(group, named(partitions), ask)
+
+    # Security.
+
+    async def create_acls(self, acls: Iterable[Acl]) -> None:
+        """Add rules; one that is there already is no error."""
+        await security.create_acls(self._cluster, acls)
+
+    async def describe_acls(self, found_by: AclFilter | None = None) -> list[Acl]:
+        """Return the rules that agree with a filter; by default all."""
+        return await security.describe_acls(self._cluster, found_by or AclFilter())
+
+    async def delete_acls(self, found_by: Iterable[AclFilter]) -> list[Acl]:
+        """Delete the rules that agree with any of the filters; return them."""
+        return await security.delete_acls(self._cluster, found_by)
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None
+    ) -> dict[str, list[ScramCredentialInfo]]:
+        """Return the SCRAM credentials of ``users``; by default of all who have any.
+
+        Raises RESOURCE_NOT_FOUND for one who has none.
+        """
+        return await security.describe_scram(self._cluster, users)
+
+    async def alter_user_scram_credentials(
+        self,
+        upserts: Iterable[ScramUpsert] = (),
+        deletions: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        """Store SCRAM credentials, and delete others: pairs of user and mechanism (KIP-554).
+
+        A user is changed as a whole or not at all.
+        """
+        await security.alter_scram(self._cluster, upserts, deletions)
+
+    async def describe_client_quotas(
+        self, entity: Mapping[str, str | None] | None = None, *, strict: bool = False
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Return the quotas that are set (KIP-546).
+
+        entity: types ("user", "client-id", "ip") and names, of which None is the default: only
+            quotas with these. By default all.
+        strict: leave out those that are more specific.
+        """
+        return await security.describe_quotas(self._cluster, entity, strict=strict)
+
+    async def alter_client_quotas(
+        self, changes: Mapping[QuotaEntity, Mapping[str, float | None]]
+    ) -> None:
+        """Set quotas of clients, such as "producer_byte_rate"; None removes one (KIP-546)."""
+        await security.alter_quotas(self._cluster, changes)
 
     # Requests and retries.
 

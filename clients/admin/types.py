@@ -163,3 +163,65 @@ class ProducerState:
     last_timestamp: int
     coordinator_epoch: int
     transaction_start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """A rule: whom it concerns, and what it allows or denies. Kafka's words, in lower case.
+
+    resource_type: "topic", "group", "cluster", "transactional_id", "delegation_token" or "user".
+    resource_name: "*" is every name, and "kafka-cluster" the name of the cluster.
+    pattern_type: "literal", or "prefixed": every name that begins so.
+    principal: ``User:NAME``, or ``User:*`` for everybody.
+    operation: "read", "write", "create", "delete", "alter", "describe", "cluster_action",
+        "describe_configs", "alter_configs", "idempotent_write" or "all".
+    host: an address, or "*".
+    permission: "allow" or "deny".
+    """
+
+    resource_type: str
+    resource_name: str
+    principal: str
+    operation: str
+    pattern_type: str = "literal"
+    host: str = "*"
+    permission: str = "allow"
+
+
+@dataclass(frozen=True, slots=True)
+class AclFilter:
+    """Rules that agree with every field that is given; None agrees with all.
+
+    pattern_type: also "match": the rules that concern a resource of that name, also by prefix and
+        by "*".
+    """
+
+    resource_type: str | None = None
+    resource_name: str | None = None
+    principal: str | None = None
+    operation: str | None = None
+    pattern_type: str | None = None
+    host: str | None = None
+    permission: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialInfo:
+    """What may be known of a stored SCRAM credential."""
+
+    mechanism: str
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramUpsert:
+    """A SCRAM credential to store. Brokers get its salted hash, never the password."""
+
+    user: str
+    password: str = field(repr=False)
+    mechanism: str = "SCRAM-SHA-512"
+    iterations: int = 8192
+
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Whom a quota concerns: types ("user", "client-id", "ip") and names; None: the default."""

@@ -88,3 +88,11 @@ class Admin:
     alter_group_offsets = blocking(_Admin.alter_group_offsets)
     reset_group_offsets = blocking(_Admin.reset_group_offsets)
     delete_group_offsets = blocking(_Admin.delete_group_offsets)
+
+    create_acls = blocking(_Admin.create_acls)
+    describe_acls = blocking(_Admin.describe_acls)
+    delete_acls = blocking(_Admin.delete_acls)
+    describe_user_scram_credentials = blocking(_Admin.describe_user_scram_credentials)
+    alter_user_scram_credentials = blocking(_Admin.alter_user_scram_credentials)
+    describe_client_quotas = blocking(_Admin.describe_client_quotas)
+    alter_client_quotas = blocking(_Admin.alter_client_quotas)

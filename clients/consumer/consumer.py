@@ -14,7 +14,7 @@ from collections.abc import (
     Sequence,
 )
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from qbus.errors import ConfigError
 from qbus.records import CorruptBatch
@@ -27,6 +27,7 @@ from ..group.options import Callback, Callbacks, GroupOptions, GroupProtocol
 from ..idcs import Everywhere
 from ..net.cluster import Cluster
 from ..offsets import list_offsets
+from ..security import SecurityOptions, security_of
 from ..types import (
     EARLIEST,
     LATEST,
@@ -111,6 +112,7 @@ class Consumer:
         metadata_max_age_ms: int = 300_000,
         request_timeout_ms: int = 30_000,
         client_id: str = "qbus-consumer",
+        **security: Unpack[SecurityOptions],
     ) -> None:
         """Connect at the first poll.
 
@@ -158,6 +160,8 @@ class Consumer:
         metadata_max_age_ms: refresh metadata after this long even without errors.
         request_timeout_ms: how long an answer may take.
         client_id: the name of this client in the brokers' logs.
+        security: what protects the connections; see :class:`~qbus.clients.SecurityOptions` for it,
+            and for the options that may stand in its place.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """
@@ -197,6 +201,7 @@ class Consumer:
             client_id,
             request_timeout_ms / 1000,
             metadata_max_age=metadata_max_age_ms / 1000,
+            security=security_of("Consumer", **security),
         )
         self._assignment = Assignment()
         self._fetcher = Fetcher(self._cluster, self._assignment, self._options, self._changed)

@@ -9,11 +9,13 @@ from functools import partial
 from typing import Any
 
 from qbus.errors import ApiError, ErrorCode, QbusError, WireError
+from qbus.security.client import ClientSecurity
 from qbus.wire import ApiKey
 from qbus.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from qbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 from ..errors import ConnectionFailed, RequestTimedOut, check
+from ..security import PLAINTEXT
 from . import bootstrap as bootstraps
 from .bootstrap import Address
 from .connection import Connection
@@ -50,14 +52,17 @@ class Cluster:
         request_timeout: float,
         *,
         metadata_max_age: float = 300.0,
+        security: ClientSecurity | None = None,
     ) -> None:
         """``bootstrap``: ``host:port,...``, a list of such, or ``zk://host:port,.../chroot``.
 
         metadata_max_age: seconds after which the metadata of topics in use is refreshed.
+        security: what protects the connections; None: nothing does.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """
         self.name = bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
+        self.security = PLAINTEXT if security is None else security
         self._bootstrap = bootstraps.parse(bootstrap)
         connect_timeout = min(request_timeout, _LONGEST_CONNECT)
         self.troubles = TroubleLog(client_id)

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import index
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 from qbus.clock import SystemClock
 from qbus.errors import ConfigError, QbusError
@@ -17,6 +17,7 @@ from qbus.records import Buffer
 from ..errors import BufferFull, ClientClosed, RequestTimedOut, Spooled
 from ..net.cluster import Cluster
 from ..net.retry import retrying
+from ..security import SecurityOptions, security_of
 from ..types import (
     Duration,
     GroupMetadata,
@@ -105,6 +106,7 @@ class Producer:
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
         client_id: str = "qbus-producer",
+        **security: Unpack[SecurityOptions],
     ) -> None:
         """Connect at the first send.
 
@@ -136,6 +138,8 @@ class Producer:
             (KIP-98).
         transaction_timeout_ms: a transaction that is open for longer is aborted by its coordinator.
         client_id: the name of this client in the brokers' logs and quotas.
+        security: what protects the connections; see :class:`~qbus.clients.SecurityOptions` for it,
+            and for the options that may stand in its place.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """
@@ -161,7 +165,12 @@ class Producer:
             transaction_timeout=transaction_timeout_ms / 1000,
         )
         clock = SystemClock()
-        self._cluster = Cluster(bootstrap, client_id, self._options.request_timeout)
+        self._cluster = Cluster(
+            bootstrap,
+            client_id,
+            self._options.request_timeout,
+            security=security_of("Producer", **security),
+        )
         self._accumulator = Accumulator(self._options, clock, delivery=self._delivery)
         self._accumulator.orders = self
         self._delaying = DelayingTopics(self._cluster, clock)

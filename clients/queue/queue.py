@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, Unpack
 
 from qbus import jobs
 from qbus.clock import SystemClock
@@ -22,6 +22,7 @@ from ..net.cluster import Cluster
 from ..producer import Producer
 from ..producer.delays import milliseconds_of
 from ..producer.partitioner import partition_for_key
+from ..security import SecurityOptions, security_of
 from ..share import ShareConsumer, ShareRecord
 from ..share.acknowledgements import NO_DELAY, AckType
 from ..types import ConfigKind, Duration, TopicDescription, TopicPartition
@@ -88,6 +89,7 @@ class Queue:
         partitions: int | None = None,
         request_timeout_ms: int = 30_000,
         client_id: str = "qbus-queue",
+        **security: Unpack[SecurityOptions],
     ) -> None:
         """Connect at the first call.
 
@@ -97,6 +99,8 @@ class Queue:
         partitions: of a queue that is created; by default as many as there are brokers.
         request_timeout_ms: how long an answer may take.
         client_id: the name of this client in the brokers' logs.
+        security: what protects the connections; see :class:`~qbus.clients.SecurityOptions` for it,
+            and for the options that may stand in its place.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """
@@ -109,7 +113,10 @@ class Queue:
         self.name = name
         self._group = group
         self._partitions = partitions
-        self._cluster = Cluster(bootstrap, client_id, request_timeout_ms / 1000)
+        protection = security_of("Queue", **security)
+        self._cluster = Cluster(
+            bootstrap, client_id, request_timeout_ms / 1000, security=protection
+        )
         self._admin = Admin.over(self._cluster)
         self._producer = Producer(
             bootstrap,
@@ -117,6 +124,7 @@ class Queue:
             request_timeout_ms=request_timeout_ms,
             delivery_timeout_ms=request_timeout_ms,
             client_id=client_id,
+            security=protection,
         )
         self._consumer = ShareConsumer(
             bootstrap,
@@ -127,6 +135,7 @@ class Queue:
             max_poll_records=_MOST_AT_ONCE,
             request_timeout_ms=request_timeout_ms,
             client_id=client_id,
+            security=protection,
         )
         self._watch = JobWatch(self._cluster, group)
         self._clock = SystemClock()

@@ -5,7 +5,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
 from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError
@@ -14,6 +14,7 @@ from qbus.records.arrow_buffers import import_pyarrow
 
 from ..net.cluster import Cluster
 from ..producer.delays import milliseconds_of
+from ..security import SecurityOptions, security_of
 from ..types import Duration, TopicPartition
 from .acknowledgements import NO_DELAY, Ack, AckType
 from .membership import ShareMembership
@@ -76,6 +77,7 @@ class ShareConsumer:
         metadata_max_age_ms: int = 300_000,
         request_timeout_ms: int = 30_000,
         client_id: str = "qbus-share-consumer",
+        **security: Unpack[SecurityOptions],
     ) -> None:
         """Join the group at the first poll.
 
@@ -106,6 +108,8 @@ class ShareConsumer:
         metadata_max_age_ms: refresh metadata after this long even without errors.
         request_timeout_ms: how long an answer may take.
         client_id: the name of this client in the brokers' logs.
+        security: what protects the connections; see :class:`~qbus.clients.SecurityOptions` for it,
+            and for the options that may stand in its place.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """
@@ -136,6 +140,7 @@ class ShareConsumer:
             client_id,
             request_timeout_ms / 1000,
             metadata_max_age=metadata_max_age_ms / 1000,
+            security=security_of("ShareConsumer", **security),
         )
         self.member_id = str(uuid4())
         """The id of this member in its group."""

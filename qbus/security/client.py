@@ -187,6 +187,19 @@ class ClientSecurity:
         found = {name: resolve_secret(name, source) for name, source in self.sources}
         return replace(self, **found)  # type: ignore[arg-type]  # only fields of text have sources
 
+    def changed(self, **values: object) -> Self:
+        """Return this with other values in some fields; secrets as in :meth:`of`.
+
+        Raises :class:`~qbus.errors.ConfigError`.
+        """
+        kept = {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if each.init and each.name != "sources"
+        }
+        kept |= {name: source for name, source in self.sources if name not in values}
+        return self.of(**kept | values)
+
     @classmethod
     def of(cls, **values: object) -> Self:
         """Return the security of these fields, whose secrets may be ``file:`` or ``env:``.
