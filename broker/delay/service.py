@@ -7,7 +7,7 @@ from typing import Final
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, CorruptBatch, ErrorCode
-from qbus.records.plain import plain_header
+from qbus.records import Compression, read_header
 
 from ..log import Verification
 from ..partition.background_tasks import BackgroundTasks
@@ -116,10 +116,13 @@ class DelayService(PartitionListener):
         return None if taken is None else NewBatch(delayed, taken, acks, stored, verification)
 
     def may_hold(self, batch: memoryview) -> bool:
-        """Whether a batch has to be looked at closely: damaged, or with a header."""
-        header = plain_header(batch)
+        """Whether a batch has to be looked at closely: malformed, or with a header.
+
+        The checksum is for the append, which refuses what is damaged.
+        """
         try:
-            return header is None or may_order(batch, header)
+            header = read_header(batch)
+            return not 0 <= header.attributes <= Compression.ZSTD or may_order(batch, header)
         except CorruptBatch:
             return True
 

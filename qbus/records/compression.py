@@ -47,7 +47,7 @@ def decompress(codec: Compression, data: Buffer, max_size: int) -> bytes:
     Raises :class:`CorruptBatch` if ``data`` is malformed or holds more than ``max_size`` bytes.
     """
     try:
-        out = _DECOMPRESS[codec](bytes(data), max_size)
+        out = _DECOMPRESS[codec](data, max_size)
     except (zlib.error, RuntimeError) as error:
         raise CorruptBatch(f"{codec.name.lower()}: {error}") from error
     if len(out) <= max_size:
@@ -62,7 +62,7 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
     return gzip.compress(data, _GZIP_LEVEL if level is None else level, mtime=0)
 
 
-def _gunzip(data: bytes, max_size: int) -> bytes:
+def _gunzip(data: Buffer, max_size: int) -> bytes:
     member = zlib.decompressobj(_GZIP_WINDOW)
     out = member.decompress(data, max_size + 1)
     if len(out) <= max_size and (not member.eof or member.unused_data):
@@ -80,7 +80,8 @@ def _snappy(data: Buffer, level: int | None) -> bytes:  # noqa: ARG001 - there i
     return b"".join(parts)
 
 
-def _unsnappy(data: bytes, max_size: int) -> bytes:
+def _unsnappy(source: Buffer, max_size: int) -> bytes:
+    data = bytes(source)
     blocks = _xerial_blocks(data) if data.startswith(_XERIAL_MAGIC) else [data]
     size = sum(map(_snappy_size, blocks))  # the blocks state it before they are decompressed
     if size > max_size:
@@ -131,11 +132,11 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
     return compressed
 
 
-def _unlz4(data: bytes, max_size: int) -> bytes:
+def _unlz4(data: Buffer, max_size: int) -> bytes:
     import lz4.frame
 
     frame = lz4.frame.LZ4FrameDecompressor()
-    rest = data
+    rest: Buffer = data
 
     def read(size: int) -> bytes:
         nonlocal rest
@@ -154,7 +155,7 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
     return zstandard.ZstdCompressor(_ZSTD_LEVEL if level is None else level).compress(data)
 
 
-def _unzstd(data: bytes, max_size: int) -> bytes:
+def _unzstd(data: Buffer, max_size: int) -> bytes:
     import zstandard
 
     # A truncated frame yields the bytes before the cut; the parser finds that records are missing.
@@ -191,8 +192,8 @@ def _same(data: Buffer, level: int | None) -> bytes:  # noqa: ARG001 - there is 
     return bytes(data)
 
 
-def _same_bounded(data: bytes, max_size: int) -> bytes:  # noqa: ARG001 - checked by the caller
-    return data
+def _same_bounded(data: Buffer, max_size: int) -> bytes:  # noqa: ARG001 - checked by the caller
+    return bytes(data)
 
 
 _LEVELS: Mapping[Compression, range] = {
@@ -211,7 +212,7 @@ _COMPRESS: Mapping[Compression, Callable[[Buffer, int | None], bytes]] = {
     Compression.LZ4: _lz4,
     Compression.ZSTD: _zstd,
 }
-_DECOMPRESS: Mapping[Compression, Callable[[bytes, int], bytes]] = {
+_DECOMPRESS: Mapping[Compression, Callable[[Buffer, int], bytes]] = {
     Compression.NONE: _same_bounded,
     Compression.GZIP: _gunzip,
     Compression.SNAPPY: _unsnappy,
