@@ -29,6 +29,8 @@ _XERIAL_BLOCK = 32 * 1024
 _BLOCK_LENGTH = struct.Struct(">i")
 _EXPANSION = 4  # a usual ratio of decompressed to compressed bytes
 _LEAST_READ = 4096
+_LZ4_RATIO = 256  # a byte stands for at most 255: what is short enough needs no limit
+_LZ4_SHORT = 32 * 1024  # in one call is faster up to here
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
@@ -135,6 +137,11 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
 def _unlz4(data: Buffer, max_size: int) -> bytes:
     import lz4.frame
 
+    if len(data) <= _LZ4_SHORT and _LZ4_RATIO * len(data) <= max_size:
+        whole, end = lz4.frame.decompress(data, return_bytes_read=True)
+        if end != len(data):
+            raise CorruptBatch("lz4: data is not one whole frame")
+        return bytes(whole)
     frame = lz4.frame.LZ4FrameDecompressor()
     rest: Buffer = data
 
