@@ -20,6 +20,7 @@ from qbus.metadata import (
     StoreError,
     StoreUnavailable,
 )
+from qbus.metadata.client_quotas import QuotaEntity
 from qbus.metadata.errors import MalformedNode
 from qbus.metadata.feed import follow, newest
 from qbus.metadata.paths import ROOT
@@ -31,10 +32,12 @@ from qbus.metadata.znodes import (
 )
 from qbus.names import collision_key
 
+from .client_quotas import Quotas, changed, read_changed_quotas, read_client_quotas
 from .image import (
     BrokerConfigChanged,
     BrokerInfo,
     BrokersChanged,
+    ClientQuotasChanged,
     Event,
     GroupConfigChanged,
     Topic,
@@ -81,7 +84,7 @@ class MetadataCache:
     Read ``topics`` (by name), ``topics_by_id``, ``brokers`` (by id), ``controller_id`` and
     ``cluster`` from the event loop; ``group_configs`` is what share groups set themselves, by the
     names of those that set anything; ``users`` is the same of users: their credentials and quotas,
-    never to be shown. ``config`` receives this broker's dynamic configuration. The
+    never to be shown; ``client_quotas`` are all quotas. ``config`` receives this broker's dynamic configuration. The
     end of a session writes nothing to the feed, so brokers and the controller are watched as well.
     """
 
@@ -103,6 +106,7 @@ class MetadataCache:
         self.group_configs: Mapping[str, Mapping[str, str]] = MappingProxyType(self._groups)
         self._users: dict[str, Mapping[str, str]] = {}
         self.users: Mapping[str, Mapping[str, str]] = MappingProxyType(self._users)
+        self.client_quotas: Mapping[QuotaEntity, Quotas] = {}
         self._effective_groups: dict[str, ShareGroupConfig] = {}
         self._collisions: dict[str, str] = {}
         self._subscribers: list[Subscriber] = []
@@ -215,6 +219,7 @@ class MetadataCache:
             self._put_groups(await read_group_configs(self._store), {*self._groups})
             events: list[Event] = [BrokersChanged(), BrokerConfigChanged()]
             events += self._put_users(await read_user_configs(self._store), {*self._users})
+            events += self._put_quotas(await read_client_quotas(self._store, self.client_quotas))
             found = await read_changed(self._store, {*names, *self._topics}, {}, {})
             for name in found.whole:
                 events += self._read_topic(name, found.nodes)
@@ -270,6 +275,10 @@ class MetadataCache:
             users = {name for change in changes for name in change.users}
             if users:
                 events += self._put_users(await read_user_configs(self._store, users), users)
+            places = {place for change in changes for place in change.quotas}
+            if places:
+                known = self.client_quotas
+                events += self._put_quotas(await read_changed_quotas(self._store, places, known))
             found = await read_changed(self._store, names, states, self._topics)
             for name in found.whole:
                 events += self._read_topic(name, found.nodes)
@@ -323,6 +332,11 @@ class MetadataCache:
             self._users.pop(name, None)
         self._users.update(found)
         return [UserConfigChanged(name) for name in sorted(names)]
+
+    def _put_quotas(self, now: Mapping[QuotaEntity, Quotas]) -> list[Event]:
+        before, self.client_quotas = self.client_quotas, now
+        entities = frozenset(changed(before, now))
+        return [ClientQuotasChanged(entities)] if entities else []
 
     def _read_topic(self, name: str, nodes: Mapping[str, Node]) -> list[Event]:
         before = self._topics.get(name)

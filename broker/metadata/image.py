@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from qbus.config import Address
 from qbus.metadata import Check, Node, Op
+from qbus.metadata.client_quotas import QuotaEntity
 from qbus.metadata.znodes import NO_LEADER, ConfigNode, PartitionStateNode, TopicNode
 
 
@@ -144,6 +145,13 @@ class UserConfigChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientQuotasChanged:
+    """The quotas of some users, clients or addresses changed."""
+
+    entities: frozenset[QuotaEntity]
+
+
+@dataclass(frozen=True, slots=True)
 class BrokersChanged:
     """Brokers came or went, or the controller changed."""
 
@@ -156,6 +164,7 @@ Event = (
     | BrokerConfigChanged
     | GroupConfigChanged
     | UserConfigChanged
+    | ClientQuotasChanged
     | BrokersChanged
 )
 

@@ -373,7 +373,7 @@ class ChangeNode(NamedTuple):
     topic of which only the state changed. ``configs`` are topics, and ``brokers`` are broker ids or
     ALL_BROKERS, and ``groups`` share groups, whose configuration changed. ``cluster``: brokers came
     or went, or the controller changed. ``users``: whose credentials or quotas changed. ``acls``:
-    paths of ACLs, and ``quotas``: those of quotas that are not a user's alone, that changed.
+    paths of ACLs, and ``quotas``: those of quotas below ``/config``, that changed.
     """
 
     topics: tuple[str, ...] = ()
