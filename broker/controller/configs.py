@@ -82,7 +82,8 @@ def check_dynamic(keys: type[Settings], names: Iterable[str]) -> None:
         ConfigError: one may not.
     """
     for name in names:
-        if name in keys.KEYS and keys.KEYS[name].static:
+        of_listener = name.startswith("listener.name.")
+        if of_listener or (name in keys.KEYS and keys.KEYS[name].static):
             raise ConfigError(f"{name} takes effect only when the broker starts")
 
 

@@ -4,8 +4,8 @@
 :class:`BrokerConfig`, :class:`TopicConfig` and :class:`ShareGroupConfig` are the values in force.
 """
 
-from qbus.config.address import Address, parse_address
-from qbus.config.broker import BROKER_CONFIG, BrokerConfig
+from qbus.config.address import Address, ListenerInfo, SecurityProtocol, parse_address
+from qbus.config.broker import BROKER_CONFIG, BrokerConfig, ListenerConfig
 from qbus.config.effective import TopicConfig, check_topic_config
 from qbus.config.key import ConfigKey
 from qbus.config.loading import load_broker_config
@@ -24,6 +24,9 @@ __all__ = [
     "ConfigKey",
     "ConfigSource",
     "ConfigType",
+    "ListenerConfig",
+    "ListenerInfo",
+    "SecurityProtocol",
     "Settings",
     "ShareGroupConfig",
     "Stated",

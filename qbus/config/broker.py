@@ -1,13 +1,16 @@
 """The broker's configuration in force: defaults, static values, and dynamic changes."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from qbus.config.address import Address, ListenerInfo, SecurityProtocol
 from qbus.config.groups import ConsumerKeys, GroupKeys, ShareKeys
 from qbus.config.key import ConfigKey
 from qbus.config.logs import LogKeys
 from qbus.config.network import NetworkKeys
 from qbus.config.replication import ReplicationKeys
+from qbus.config.security import SecurityKeys, split_listener_key
 from qbus.config.settings import ConfigEntry, ConfigSource, Stated
 from qbus.config.synonyms import RELATIVES, SYNONYMS
 from qbus.config.telemetry import TelemetryKeys
@@ -17,8 +20,19 @@ from qbus.config.zookeeper import ZooKeeperKeys
 from qbus.errors import ConfigError
 
 
+class ListenerConfig(NetworkKeys, SecurityKeys):
+    """The keys of connections and of security, as they are in force for one listener."""
+
+    __slots__ = ()
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        """``values``: by the names of keys."""
+        self.values = values
+
+
 class BrokerConfig(
     NetworkKeys,
+    SecurityKeys,
     LogKeys,
     GroupKeys,
     ConsumerKeys,
@@ -54,6 +68,29 @@ class BrokerConfig(
         """
         return BrokerConfig({**self._layers[ConfigSource.STATIC_BROKER], **changes})
 
+    @classmethod
+    def key(cls, name: str) -> ConfigKey:
+        """Return the definition of ``name``, which may be that of one listener.
+
+        Raises:
+            ConfigError: the key is unknown; the message names the closest one.
+        """
+        of_listener = split_listener_key(name)
+        if of_listener is not None:
+            return replace(super().key(of_listener[1]), name=name)
+        return super().key(name)
+
+    def for_listener(self, name: str) -> ListenerConfig:
+        """Return the configuration of one listener: what ``listener.name.NAME.`` states goes first.
+
+        ``name``: of a listener; metrics are served by one named METRICS, jobs by DISQUE or DISQUES.
+        """
+        values, prefix = dict(self.values), f"listener.name.{name.lower()}."
+        for key, value in self.values.items():
+            if key.startswith(prefix):
+                values[key.removeprefix(prefix)] = value
+        return ListenerConfig(values)
+
     def set_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> None:
         """Put dynamic values in force: ``default`` for all brokers, ``own`` for this one.
 
@@ -68,7 +105,7 @@ class BrokerConfig(
 
     def stated(self, names: Iterable[str]) -> Iterator[Stated]:
         """Yield the values stated for any of ``names``: strongest source first, defaults last."""
-        keys = [self.KEYS[name] for name in names]
+        keys = [self.key(name) for name in names]
         for source, layer in self._layers.items():
             for key in keys:
                 if key.name in layer:
@@ -81,14 +118,16 @@ class BrokerConfig(
         """Return a key with its value in force and its synonyms."""
         key = self.key(name)
         synonyms = tuple(self.stated(RELATIVES.get(name, (name,))))
-        source = next((item.source for item in synonyms if item.key is key), ConfigSource.DEFAULT)
+        source = next(
+            (item.source for item in synonyms if item.key.name == name), ConfigSource.DEFAULT
+        )
         return ConfigEntry(key, self.values[name], source, synonyms)
 
     def describe_for_all(self) -> list[ConfigEntry]:
         """Return the dynamic values for all brokers, in force here or not."""
         source = ConfigSource.DEFAULT_BROKER
         stated = (
-            Stated(self.KEYS[name], value, source)
+            Stated(self.key(name), value, source)
             for name, value in self._layers.get(source, {}).items()
         )
         return [ConfigEntry(item.key, item.value, source, (item,)) for item in stated]
@@ -127,10 +166,122 @@ class BrokerConfig(
                 f"queued.max.request.bytes={budget}: expected room for one request of "
                 f"socket.request.max.bytes, which is {frame}"
             )
+        self._check_listeners()
         if self.zookeeper_set_acl and not self.zookeeper_digest:
             raise ConfigError("zookeeper.set.acl=true: expected zookeeper.digest with it")
         if len(set(self.log_dirs)) < len(self.log_dirs):
             raise ConfigError(f"log.dirs={','.join(self.log_dirs)}: expected different directories")
+
+    def _check_listeners(self) -> None:
+        """Refuse listeners that contradict one another, or that are open to other machines."""
+        try:
+            listeners = self.kafka_listeners
+        except ValueError as error:
+            raise ConfigError(
+                f"listener.security.protocol.map={','.join(self.listener_security_protocol_map)}: "
+                f"expected {error}"
+            ) from None
+        self._check_names({one.name for one in listeners})
+        for one in listeners:
+            self._check_protocol(one)
+        if not self.allow_insecure:
+            self._refuse_open_listeners(listeners)
+
+    def _check_names(self, names: set[str]) -> None:
+        for name in self.advertised_addresses:
+            if name not in names:
+                raise ConfigError(
+                    f"advertised.listeners={','.join(self.advertised_listeners)}: expected names "
+                    f"that are in listeners, which {name} is not"
+                )
+        if self.inter_broker_listener_name and self.security_inter_broker_protocol:
+            raise ConfigError(
+                f"security.inter.broker.protocol={self.security_inter_broker_protocol}: expected "
+                "this or inter.broker.listener.name, not both"
+            )
+        try:
+            chosen = self.inter_broker_listener
+        except ValueError as error:
+            raise ConfigError(
+                f"listeners={','.join(self.listeners)}: expected inter.broker.listener.name with "
+                f"it, which says {error}"
+            ) from None
+        if chosen not in names:
+            key = "inter.broker.listener.name"
+            if self.security_inter_broker_protocol:
+                key = "security.inter.broker.protocol"
+            raise ConfigError(
+                f"{key}={chosen}: expected one of the names in listeners: "
+                f"{', '.join(sorted(names))}"
+            )
+
+    def _check_protocol(self, listener: ListenerInfo) -> None:
+        """Refuse a listener that lacks what its protocol needs."""
+        own = self.for_listener(listener.name)
+        if listener.protocol.is_encrypted:
+            if not (own.ssl_keystore_location or own.ssl_certificate_location):
+                raise ConfigError(
+                    f"listeners={listener}: expected ssl.keystore.location with it, or "
+                    "ssl.certificate.location and ssl.key.location; qbus tls init makes "
+                    "certificates for trials"
+                )
+            if own.ssl_client_auth != "none" and not own.ssl_truststore_location:
+                raise ConfigError(
+                    f"ssl.client.auth={own.ssl_client_auth}: expected ssl.truststore.location with "
+                    "it, which says whose certificates clients may have"
+                )
+        if (
+            listener.protocol.is_sasl
+            and listener.name == self.inter_broker_listener
+            and self.zookeeper_connect
+            and not (own.sasl_inter_broker_username and own.sasl_inter_broker_password)
+        ):
+            raise ConfigError(
+                f"listeners={listener}: expected sasl.inter.broker.username and "
+                "sasl.inter.broker.password with it, by which brokers authenticate with one another"
+            )
+
+    def authenticates(self, listener: ListenerInfo) -> bool:
+        """Whether nobody can use a listener of Kafka's protocol who has not authenticated."""
+        if listener.protocol.is_sasl:
+            return True
+        own = self.for_listener(listener.name)
+        return listener.protocol.is_encrypted and own.ssl_client_auth == "required"
+
+    def _refuse_open_listeners(self, listeners: Iterable[ListenerInfo]) -> None:
+        for one in listeners:
+            if not self.authenticates(one):
+                _refuse_open(
+                    f"listeners={one}",
+                    one.address,
+                    "use SASL_SSL, or SSL with ssl.client.auth=required",
+                )
+        if not (self.disque_requirepass or self.disque_users_enable):
+            for one in self.disque_listeners:
+                _refuse_open(
+                    f"listeners={one}",
+                    one.address,
+                    "state disque.requirepass, or disque.users.enable=true",
+                )
+        if self.metrics_address is not None and not self._metrics_authenticate():
+            _refuse_open(
+                f"metrics.listen={self.metrics_address}",
+                self.metrics_address,
+                "state metrics.security.protocol=SASL_SSL",
+            )
+
+    def _metrics_authenticate(self) -> bool:
+        protocol = SecurityProtocol(self.metrics_security_protocol)
+        return self.authenticates(ListenerInfo("METRICS", protocol, Address("", 0)))
+
+
+def _refuse_open(what: str, address: Address, remedy: str) -> None:
+    if not address.is_loopback:
+        raise ConfigError(
+            f"{what}: other machines can reach this address, and anyone may use it without "
+            f"authentication; {remedy} (docs/security.md), listen on 127.0.0.1, or state "
+            "allow.insecure=true"
+        )
 
 
 BROKER_CONFIG = BrokerConfig.KEYS

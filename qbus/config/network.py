@@ -1,6 +1,16 @@
 """Broker configuration: the broker's identity, its listeners, and the limits of connections."""
 
-from qbus.config.address import Address, parse_address, parse_disque_address
+from collections.abc import Iterable
+
+from qbus.config.address import (
+    Address,
+    ListenerInfo,
+    SecurityProtocol,
+    is_disque,
+    parse_address,
+    parse_disque,
+    parse_endpoint,
+)
 from qbus.config.settings import Settings, boolean, integer, long, string, strings, unset
 from qbus.config.types import ConfigType
 
@@ -8,32 +18,65 @@ _KIB = 1024
 _MIB = 1024 * _KIB
 _NO_LIMIT = 2**31 - 1
 
+_PROTOCOLS = tuple(SecurityProtocol)
+
 
 def _is_disque(listener: str) -> bool:
-    return listener.strip().upper().startswith("DISQUE:")
+    name, separator, _ = listener.strip().partition("://")
+    return bool(separator) and is_disque(name)
 
 
-def _one_address(listeners: tuple[str, ...]) -> None:
-    plain = [one for one in listeners if not _is_disque(one)]
-    if len(plain) != 1 or len(listeners) > 2:
-        raise ValueError("one listener, and at most one for jobs, as DISQUE://host:7711")
-    parse_address(plain[0])
-    for one in listeners:
-        if _is_disque(one):
-            parse_disque_address(one)
+def _endpoint(listener: str) -> tuple[str, Address]:
+    if _is_disque(listener):
+        jobs = parse_disque(listener)
+        return jobs.name, jobs.address
+    return parse_endpoint(listener)
 
 
-def _one_reachable_address(listeners: tuple[str, ...]) -> None:
-    _one_address(listeners)
-    for one in listeners:
-        parse = parse_disque_address if _is_disque(one) else parse_address
-        if parse(one).host in {"", "0.0.0.0", "::"}:  # noqa: S104 - refused here
+def _different_listeners(listeners: tuple[str, ...]) -> None:
+    parsed = [_endpoint(one) for one in listeners]
+    if all(is_disque(name) for name, _ in parsed):
+        raise ValueError("a listener of Kafka's protocol, as SASL_SSL://host:9093")
+    names = [name for name, _ in parsed]
+    if len(set(names)) < len(names):
+        raise ValueError("listeners with different names")
+    taken = [address for _, address in parsed if address.port]
+    if len(set(taken)) < len(taken):
+        raise ValueError("listeners with different addresses")
+
+
+def _reachable_addresses(listeners: tuple[str, ...]) -> None:
+    names = []
+    for name, address in map(_endpoint, listeners):
+        names.append(name)
+        if address.is_every_interface:
             raise ValueError("an address that clients can connect to")
+    if len(set(names)) < len(names):
+        raise ValueError("listeners with different names")
+
+
+def _protocols_of_names(items: tuple[str, ...]) -> None:
+    for item in items:
+        name, colon, protocol = item.partition(":")
+        if not (name and colon and protocol.upper() in _PROTOCOLS) or is_disque(name):
+            raise ValueError(f"NAME:PROTOCOL, with one of {', '.join(_PROTOCOLS)}")
+
+
+def _limits_of_addresses(items: tuple[str, ...]) -> None:
+    for item in items:
+        host, colon, count = item.rpartition(":")
+        if not (host and colon and count.isascii() and count.isdigit() and len(count) < 10):
+            raise ValueError("addresses with their limits, as 10.0.0.1:100,10.0.0.2:20")
 
 
 def _maybe_address(text: str) -> None:
     if text:
         parse_address(text)
+
+
+def _maybe_disque(text: str) -> None:
+    if text:
+        parse_disque(text)
 
 
 class NetworkKeys(Settings):
@@ -49,23 +92,52 @@ class NetworkKeys(Settings):
     )
     listeners = strings(
         ("PLAINTEXT://127.0.0.1:9092",),
-        "The address to listen on. An empty host means all interfaces, port 0 any free port. With "
-        "DISQUE://host:7711 besides, jobs are served there, as disque.listen has it, too.",
+        "The addresses to listen on, each as NAME://host:port. An empty host means all interfaces, "
+        "port 0 any free port. With DISQUE://host:7711 besides, or DISQUES:// for TLS, jobs are "
+        "served there, as disque.listen has it, too.",
         static=True,
-        check=_one_address,
+        check=_different_listeners,
+    )
+    listener_security_protocol_map = strings(
+        tuple(f"{one}:{one}" for one in _PROTOCOLS),
+        "What listeners ask of their clients, as NAME:PROTOCOL with one of "
+        f"{', '.join(_PROTOCOLS)}. Where it does not name one of these, that stands for itself.",
+        static=True,
+        check=_protocols_of_names,
+    )
+    inter_broker_listener_name = unset(
+        ConfigType.STRING,
+        "The name of the listener that brokers reach one another by. Not set: the one named as "
+        "security.inter.broker.protocol, the only one, or PLAINTEXT.",
+        static=True,
+    )
+    security_inter_broker_protocol = unset(
+        ConfigType.STRING,
+        "The protocol by which brokers reach one another, by the listener of that name. Either "
+        "this or inter.broker.listener.name can be stated.",
+        static=True,
+        choices=_PROTOCOLS,
     )
     advertised_listeners = unset(
         ConfigType.LIST,
-        "The address that clients and other brokers connect to, if it differs from listeners; "
-        "besides, as DISQUE://host:7711, the one for jobs.",
+        "The addresses that clients and other brokers connect to, each as NAME://host:port, where "
+        "they differ from those in listeners; besides, as DISQUE://host:7711, the one for jobs.",
         static=True,
-        check=_one_reachable_address,
+        check=_reachable_addresses,
     )
     metrics_listen = string(
         "",
         "The address that serves Prometheus metrics, as host:port. Empty: metrics are not served.",
         static=True,
         check=_maybe_address,
+    )
+    metrics_security_protocol = string(
+        "PLAINTEXT",
+        "What metrics.listen asks: SSL serves https with the certificate of this broker, SASL_ "
+        "asks for a user by basic authentication. listener.name.metrics. begins what is stated for "
+        "it alone.",
+        static=True,
+        choices=_PROTOCOLS,
     )
     socket_request_max_bytes = integer(
         100 * _MIB,
@@ -99,6 +171,12 @@ class NetworkKeys(Settings):
     max_connections = integer(_NO_LIMIT, "Maximum number of connections.", at_least=0, static=True)
     max_connections_per_ip = integer(
         _NO_LIMIT, "Maximum number of connections from one IP address.", at_least=0, static=True
+    )
+    max_connections_per_ip_overrides = strings(
+        (),
+        "Limits of single IP addresses in place of max.connections.per.ip, as 10.0.0.1:100.",
+        static=True,
+        check=_limits_of_addresses,
     )
     connections_max_idle_ms = long(
         10 * 60_000,
@@ -138,10 +216,15 @@ class NetworkKeys(Settings):
 
     disque_listen = string(
         "",
-        "The address that serves jobs by Disque's protocol, as host:port. Empty: none does, unless "
-        "listeners has one.",
+        "The address that serves jobs by Disque's protocol, as host:port, or with TLS as "
+        "DISQUES://host:port. Empty: none does, unless listeners has one.",
         static=True,
-        check=_maybe_address,
+        check=_maybe_disque,
+    )
+    disque_users_enable = boolean(
+        False,
+        "Whether clients of jobs authenticate as users, with AUTH user password.",
+        static=True,
     )
     disque_requirepass = unset(
         ConfigType.PASSWORD,
@@ -165,35 +248,95 @@ class NetworkKeys(Settings):
     )
 
     @property
+    def kafka_listeners(self) -> tuple[ListenerInfo, ...]:
+        """The listeners of Kafka's protocol, as they are configured; names are in capitals.
+
+        Raises:
+            ValueError: listener.security.protocol.map does not have the name of one.
+        """
+        return tuple(
+            ListenerInfo(name, self.protocol_of(name), address)
+            for name, address in map(parse_endpoint, self._without_jobs(self.listeners))
+        )
+
+    @property
+    def advertised_addresses(self) -> dict[str, Address]:
+        """The addresses that are advertised in place of those listened on, by names in capitals."""
+        return dict(map(parse_endpoint, self._without_jobs(self.advertised_listeners or ())))
+
+    def protocol_of(self, name: str) -> SecurityProtocol:
+        """Return what the listener ``name`` asks of its clients.
+
+        Raises:
+            ValueError: the name is none of a protocol, and not in listener.security.protocol.map.
+        """
+        stated = {
+            listener.upper(): SecurityProtocol(protocol.upper())
+            for listener, _, protocol in (
+                item.partition(":") for item in self.listener_security_protocol_map
+            )
+        }
+        if name in stated:
+            return stated[name]
+        if name in _PROTOCOLS:
+            return SecurityProtocol(name)
+        raise ValueError(f"the protocol of listener {name}, as {name}:SASL_SSL")
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener that brokers reach one another by.
+
+        Raises:
+            ValueError: it does not follow from the configuration which one that is.
+        """
+        stated = self.inter_broker_listener_name or self.security_inter_broker_protocol
+        if stated:
+            return str(stated).upper()
+        names = [name for name, _ in map(parse_endpoint, self._without_jobs(self.listeners))]
+        if len(names) == 1:
+            return names[0]
+        if "PLAINTEXT" in names:
+            return "PLAINTEXT"
+        raise ValueError("which listener brokers reach one another by")
+
+    @property
     def listen_address(self) -> Address:
-        """The address to listen on."""
-        return parse_address(next(one for one in self.listeners if not _is_disque(one)))
+        """The address of the first listener."""
+        return parse_endpoint(self._without_jobs(self.listeners)[0])[1]
 
     @property
     def advertised_address(self) -> Address | None:
-        """The address for clients, if it is configured."""
-        advertised = self.advertised_listeners
-        if not advertised:
-            return None
-        return parse_address(next(one for one in advertised if not _is_disque(one)))
+        """The address that is advertised for the first listener, if it is configured."""
+        name, _ = parse_endpoint(self._without_jobs(self.listeners)[0])
+        return self.advertised_addresses.get(name)
+
+    @property
+    def disque_listeners(self) -> tuple[ListenerInfo, ...]:
+        """The listeners for jobs: none, one, or one with and one without TLS."""
+        stated = [parse_disque(one) for one in self.listeners if _is_disque(one)]
+        if self.disque_listen:
+            more = parse_disque(self.disque_listen)
+            stated += [more] if more.name not in {one.name for one in stated} else []
+        return tuple(stated)
 
     @property
     def disque_address(self) -> Address | None:
         """The address that serves jobs, if any."""
-        for one in self.listeners:
-            if _is_disque(one):
-                return parse_disque_address(one)
-        return parse_address(self.disque_listen) if self.disque_listen else None
+        return next((one.address for one in self.disque_listeners), None)
 
     @property
     def advertised_disque_address(self) -> Address | None:
         """The address for clients of jobs, if it is configured."""
         for one in self.advertised_listeners or ():
             if _is_disque(one):
-                return parse_disque_address(one)
+                return parse_disque(one).address
         return None
 
     @property
     def metrics_address(self) -> Address | None:
         """The address that serves metrics, if any."""
         return parse_address(self.metrics_listen) if self.metrics_listen else None
+
+    @staticmethod
+    def _without_jobs(listeners: Iterable[str]) -> list[str]:
+        return [one for one in listeners if not _is_disque(one)]

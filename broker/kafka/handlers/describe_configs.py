@@ -70,7 +70,7 @@ def _entries(
 
 
 def _described(config: BrokerConfig | TopicConfig | ShareGroupConfig) -> Iterable[ConfigEntry]:
-    return (config.describe(name) for name in config.KEYS)
+    return (config.describe(name) for name in config.values)
 
 
 def _selected(
