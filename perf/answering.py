@@ -16,11 +16,11 @@ from perf.requests import fetch_frame, produce_frame
 from qbus.broker.kafka.dispatch import Dispatcher
 from qbus.broker.net.peer import Peer
 from qbus.broker.net.transport import Buffer, Part, WriteBuffer
-from qbus.config import Address
+from qbus.config import ListenerInfo
 from qbus.records import build_batch
 from tests.support.data_plane import DataPlane
 
-_PEER: Final = Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
+_PEER: Final = Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092))
 _BATCHES: Final = ((1, 100), (160, 100), (1000, 100), (1000, 1000))
 _RUNS: Final = 500
 _IN_A_RUN: Final = 20

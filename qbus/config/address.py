@@ -66,6 +66,11 @@ class ListenerInfo(NamedTuple):
     def __str__(self) -> str:
         return f"{self.name}://{self.address}"
 
+    @classmethod
+    def plaintext(cls, host: str, port: int) -> "ListenerInfo":
+        """Return a listener that asks nothing of its clients."""
+        return cls("PLAINTEXT", SecurityProtocol.PLAINTEXT, Address(host, port))
+
 
 def parse_address(text: str) -> Address:
     """Parse ``host:port``, ``[ipv6]:port`` or ``PLAINTEXT://host:port``.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from qbus.config.address import Address, ListenerInfo, SecurityProtocol
+from qbus.config.address import Address, ListenerInfo
 from qbus.config.groups import ConsumerKeys, GroupKeys, ShareKeys
 from qbus.config.key import ConfigKey
 from qbus.config.logs import LogKeys
@@ -241,7 +241,20 @@ class BrokerConfig(
                 "sasl.inter.broker.password with it, by which brokers authenticate with one another"
             )
 
-    def authenticates(self, listener: ListenerInfo) -> bool:
+    @property
+    def authenticates(self) -> bool:
+        """Whether any listener of Kafka's protocol authenticates its clients."""
+        return any(map(self.listener_authenticates, self.kafka_listeners))
+
+    @property
+    def disque_authenticates(self) -> bool:
+        """Whether clients of jobs authenticate as users."""
+        stated = self.disque_sasl_enable
+        if stated is None:
+            return any(one.protocol.is_sasl for one in self.kafka_listeners)
+        return bool(stated)
+
+    def listener_authenticates(self, listener: ListenerInfo) -> bool:
         """Whether nobody can use a listener of Kafka's protocol who has not authenticated."""
         if listener.protocol.is_sasl:
             return True
@@ -250,29 +263,19 @@ class BrokerConfig(
 
     def _refuse_open_listeners(self, listeners: Iterable[ListenerInfo]) -> None:
         for one in listeners:
-            if not self.authenticates(one):
+            if not self.listener_authenticates(one):
                 _refuse_open(
                     f"listeners={one}",
                     one.address,
                     "use SASL_SSL, or SSL with ssl.client.auth=required",
                 )
-        if not (self.disque_requirepass or self.disque_users_enable):
+        if not (self.disque_requirepass or self.disque_authenticates):
             for one in self.disque_listeners:
                 _refuse_open(
                     f"listeners={one}",
                     one.address,
-                    "state disque.requirepass, or disque.users.enable=true",
+                    "state disque.requirepass, or disque.sasl.enable=true",
                 )
-        if self.metrics_address is not None and not self._metrics_authenticate():
-            _refuse_open(
-                f"metrics.listen={self.metrics_address}",
-                self.metrics_address,
-                "state metrics.security.protocol=SASL_SSL",
-            )
-
-    def _metrics_authenticate(self) -> bool:
-        protocol = SecurityProtocol(self.metrics_security_protocol)
-        return self.authenticates(ListenerInfo("METRICS", protocol, Address("", 0)))
 
 
 def _refuse_open(what: str, address: Address, remedy: str) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from qbus.config.broker import BrokerConfig
 from qbus.errors import ConfigError
+from qbus.security.secret import is_reference, resolve_secret
 
 
 def load_broker_config(
@@ -15,7 +16,7 @@ def load_broker_config(
     """Return the configuration of a broker that is about to start.
 
     ``options`` (``key=value``) take precedence over ``file``, and ``flags`` (by Kafka's names, None
-    for one that is not given) over both.
+    for one that is not given) over both. A secret may stand elsewhere: ``file:PATH``, ``env:NAME``.
 
     Raises:
         ConfigError: the file cannot be read or is not TOML, or a name or value is not allowed.
@@ -23,7 +24,14 @@ def load_broker_config(
     stated: dict[str, object] = {} if file is None else read_file(file)
     stated.update(split_option(option) for option in options)
     stated.update({name: value for name, value in (flags or {}).items() if value is not None})
-    return BrokerConfig(stated)
+    return BrokerConfig({name: _resolved(name, value) for name, value in stated.items()})
+
+
+def _resolved(name: str, value: object) -> object:
+    """Read a secret where it says it stands: ``file:PATH`` or ``env:NAME``."""
+    if isinstance(value, str) and is_reference(value) and BrokerConfig.key(name).sensitive:
+        return resolve_secret(name, value)
+    return value
 
 
 def read_file(path: Path) -> dict[str, object]:

@@ -131,14 +131,6 @@ class NetworkKeys(Settings):
         static=True,
         check=_maybe_address,
     )
-    metrics_security_protocol = string(
-        "PLAINTEXT",
-        "What metrics.listen asks: SSL serves https with the certificate of this broker, SASL_ "
-        "asks for a user by basic authentication. listener.name.metrics. begins what is stated for "
-        "it alone.",
-        static=True,
-        choices=_PROTOCOLS,
-    )
     socket_request_max_bytes = integer(
         100 * _MIB,
         "Maximum size of a request. A larger one closes its connection.",
@@ -221,9 +213,10 @@ class NetworkKeys(Settings):
         static=True,
         check=_maybe_disque,
     )
-    disque_users_enable = boolean(
-        False,
-        "Whether clients of jobs authenticate as users, with AUTH user password.",
+    disque_sasl_enable = unset(
+        ConfigType.BOOLEAN,
+        "Whether clients of jobs authenticate as users, with AUTH user password. Not set: if a "
+        "listener does, by SASL.",
         static=True,
     )
     disque_requirepass = unset(

@@ -71,8 +71,8 @@ class TlsKeys(Settings):
 
     ssl_keystore_location = unset(
         ConfigType.STRING,
-        "A PEM file with the private key and the certificate chain of this broker. It is read again "
-        "when it changes.",
+        "A PEM file with the private key and the certificate chain of this broker. It is read "
+        "again when it changes.",
         static=True,
         check=_pem,
     )
@@ -132,8 +132,8 @@ class TlsKeys(Settings):
     )
     ssl_cipher_suites = strings(
         (),
-        "The cipher suites of TLS 1.2 that are spoken, by their names in OpenSSL or in RFCs. Empty: "
-        "those that OpenSSL holds for strong. Those of TLS 1.3 are all strong.",
+        "The cipher suites of TLS 1.2 that are spoken, by their names in OpenSSL or in RFCs. "
+        "Empty: those that OpenSSL holds for strong. Those of TLS 1.3 are all strong.",
         static=True,
     )
     ssl_endpoint_identification_algorithm = string(
@@ -328,14 +328,18 @@ class QuotaKeys(Settings):
     __slots__ = ()
 
     quota_window_num = integer(
-        11, "Number of samples that quotas of bytes and time are measured over.", at_least=1,
+        11,
+        "Number of samples that quotas of bytes and time are measured over.",
+        at_least=1,
         static=True,
     )
     quota_window_size_seconds = integer(
         1, "The time that one such sample spans.", unit="seconds", at_least=1, static=True
     )
     controller_quota_window_num = integer(
-        11, "Number of samples that quotas of changes to topics are measured over.", at_least=1,
+        11,
+        "Number of samples that quotas of changes to topics are measured over.",
+        at_least=1,
         static=True,
     )
     controller_quota_window_size_seconds = integer(

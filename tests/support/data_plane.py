@@ -25,7 +25,7 @@ from qbus.broker.partition_fold import PartitionFold
 from qbus.broker.queues import QueueService
 from qbus.broker.replicator.lazy_fetchers import LazyFetchers
 from qbus.clock import ManualClock
-from qbus.config import Address, BrokerConfig, TopicConfig
+from qbus.config import BrokerConfig, ListenerInfo, TopicConfig
 from qbus.metadata import Check, MetadataStore, Op, Result, SessionState, Set, StoreError
 from qbus.metadata.znodes import CONTROLLER_EPOCH, ControllerNode, PartitionStateNode
 from qbus.records import iter_batches, iter_records
@@ -247,7 +247,7 @@ class DataPlane:
         buffer = memoryview(bytearray(frame))
         header, position = decode_request_header(buffer)
         decoded = decode(API[key].request, header.api_version, buffer, position)
-        peer = peer or Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
+        peer = peer or Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092))
         context = RequestContext(key, version, header.client_id, peer)
         module = import_module(f"qbus.broker.kafka.handlers.{key.name.lower()}")
         return module.handle(self.broker, context, decoded)

@@ -21,7 +21,7 @@ from qbus.broker.metadata.cache import MetadataCache
 from qbus.broker.metadata.image import BrokerInfo
 from qbus.broker.net.peer import Peer
 from qbus.clock import Clock, ManualClock
-from qbus.config import Address, BrokerConfig
+from qbus.config import BrokerConfig, ListenerInfo
 from qbus.metadata import EmbeddedStore, MetadataStore
 from qbus.metadata.feed import newest
 from qbus.metadata.znodes import BrokerNode
@@ -51,7 +51,7 @@ class MetadataPlane:
         """Send ``request`` over the wire to its handler, and read the response from the wire."""
         api = API[key]
         sent = memoryview(b"".join(bytes(part) for part in encode(request, version)))
-        peer = Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
+        peer = Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092))
         module = import_module(f"qbus.broker.kafka.handlers.{key.name.lower()}")
         response = module.handle(
             cast("Broker", self),

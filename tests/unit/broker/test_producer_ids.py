@@ -21,7 +21,7 @@ from qbus.broker.producer_ids import (
     ProducerIds,
     first_id,
 )
-from qbus.config import Address
+from qbus.config import ListenerInfo
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import Create, EmbeddedStore, MetadataStore, Node
 from qbus.wire import API, ApiKey
@@ -161,7 +161,7 @@ class TestInitProducerId:
     async def ask(store: MetadataStore, version: int = 5, **fields: Any) -> InitProducerIdResponse:
         broker: Any = SimpleNamespace(producer_ids=ProducerIds(store, node_id=1))
         request = InitProducerIdRequest(**{"transactional_id": None} | fields)
-        peer = Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
+        peer = Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092))
         context = RequestContext(ApiKey.INIT_PRODUCER_ID, version, "test", peer)
         response = await handle(broker, context, request)
         return over_the_wire(ApiKey.INIT_PRODUCER_ID, version, response)

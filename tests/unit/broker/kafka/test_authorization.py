@@ -17,7 +17,7 @@ from qbus.broker.kafka.dispatch import Dispatcher
 from qbus.broker.net.peer import Peer, Principal
 from qbus.broker.startup import running_broker
 from qbus.clock import SystemClock
-from qbus.config import Address, BrokerConfig
+from qbus.config import Address, BrokerConfig, ListenerInfo
 from qbus.errors import ErrorCode
 from qbus.wire import API, ApiKey, Struct, decode_response, encode_request
 from qbus.wire.messages import (
@@ -585,7 +585,7 @@ async def ask(
     """What a client gets, over the bytes of both messages."""
     message = API[key].request(**request)
     frame = b"".join(map(bytes, encode_request(key, version, 7, "test", message)))[4:]
-    peer = Peer(1, "10.0.0.1", Address("127.0.0.1", 9), principal=ALICE)
+    peer = Peer(1, "10.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9), principal=ALICE)
     reply = Dispatcher(broker, authorizer)(peer, memoryview(bytearray(frame)))
     assert reply is not None
     if not isinstance(reply, list):

@@ -13,14 +13,14 @@ from qbus.broker.metrics import Metrics
 from qbus.broker.net.connection import CloseConnection
 from qbus.broker.net.peer import Peer
 from qbus.broker.partition.purgatory import Delayed
-from qbus.config import Address
+from qbus.config import ListenerInfo
 from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.wire import ApiKey, Struct, decode_response
 from qbus.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from qbus.wire.messages.produce import ProduceRequest
 from tests.support.raw_client import frame
 
-PEER = Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
+PEER = Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from qbus.broker.kafka.lean import LEAN
 from qbus.broker.net.connection import CloseConnection
 from qbus.broker.net.peer import Peer
 from qbus.broker.partition.partition import Partition
-from qbus.config import Address
+from qbus.config import ListenerInfo
 from qbus.errors import ErrorCode
 from qbus.records import Compression, read_header
 from qbus.records.header import write_header
@@ -28,7 +28,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.skipif(not lean.IS_BUILT, reason="nothing was compiled here")
 
-PEER = Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
+PEER = Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092))
 _BY_ID = 13
 
 

@@ -11,7 +11,7 @@ from qbus.broker.kafka.context import RequestContext
 from qbus.broker.metadata.image import BrokerInfo
 from qbus.broker.net.peer import Peer
 from qbus.broker.share import MemberHeartbeat, ShareCoordinator
-from qbus.config import Address
+from qbus.config import ListenerInfo
 from qbus.errors import ErrorCode
 from qbus.wire import API, decode, encode
 from qbus.wire.messages.join_group import (
@@ -73,7 +73,7 @@ class GroupBroker:
         api = next(api for api in API.values() if api.request is type(request))
         received = decode(api.request, version, b"".join(encode(request, version)))
         handler = import_module(f"qbus.broker.kafka.handlers.{api.key.name.lower()}")
-        peer = Peer(1, "10.0.0.1", Address("10.0.0.9", 9092))
+        peer = Peer(1, "10.0.0.1", ListenerInfo.plaintext("10.0.0.9", 9092))
         context = RequestContext(api.key, version, "client", peer)
         response = handler.handle(self._broker(), context, received)
         if isawaitable(response):

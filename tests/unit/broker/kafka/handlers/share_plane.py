@@ -7,7 +7,7 @@ from qbus.broker.kafka.share_requests import GroupQueues
 from qbus.broker.kafka.share_sessions import ShareSessions
 from qbus.broker.net.peer import Peer
 from qbus.broker.share import ShareCoordinator
-from qbus.config import Address, ShareGroupConfig
+from qbus.config import ListenerInfo, ShareGroupConfig
 from tests.support.data_plane import DataPlane
 from tests.support.fake_queues import FakeQueueService
 from tests.support.logs import batch
@@ -21,7 +21,7 @@ class SharePlane:
         self.plane = plane
         self.queues = FakeQueueService()
         self.configs: dict[str, dict[str, str]] = {}
-        self.peer = Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
+        self.peer = Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092))
         self.store = DirectStore()
         metadata: Any = plane.metadata
         metadata.group_config = lambda group: ShareGroupConfig(

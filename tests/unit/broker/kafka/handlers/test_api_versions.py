@@ -7,7 +7,7 @@ import pytest
 from qbus.broker.kafka.context import RequestContext
 from qbus.broker.kafka.handlers.api_versions import handle, unsupported_version
 from qbus.broker.net.peer import Peer
-from qbus.config import Address
+from qbus.config import ListenerInfo
 from qbus.errors import ErrorCode
 from qbus.wire import API, ApiKey
 from qbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -73,7 +73,7 @@ async def test_versions_without_software_are_not_asked_for_it(plane: DataPlane) 
 
 
 async def test_the_software_is_remembered(plane: DataPlane) -> None:
-    peer = Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
+    peer = Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092))
     context = RequestContext(ApiKey.API_VERSIONS, 3, None, peer)
     handle(plane.broker, context, software("apache-kafka-java", "4.1.0"))
     assert context.client_software == "apache-kafka-java/4.1.0"

@@ -17,7 +17,7 @@ from qbus.broker.log import recompression
 from qbus.broker.metadata.image import PartitionInfo
 from qbus.broker.net.peer import Peer
 from qbus.broker.partition.partition import Partition
-from qbus.config import Address
+from qbus.config import ListenerInfo
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import (
     Compression,
@@ -243,7 +243,10 @@ class TestRefusals:
             sent = request(plane, LATEST, None)
             sent.topic_data[0].partition_data[0].records = memoryview(buffer)
             context = RequestContext(
-                ApiKey.PRODUCE, LATEST, None, Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
+                ApiKey.PRODUCE,
+                LATEST,
+                None,
+                Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092)),
             )
             response = handle(plane.broker, context, sent)
             assert isinstance(response, ProduceResponse)

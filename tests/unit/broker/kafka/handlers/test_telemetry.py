@@ -10,7 +10,7 @@ from qbus.broker.kafka.handlers import get_telemetry_subscriptions, push_telemet
 from qbus.broker.net.peer import Peer
 from qbus.broker.telemetry import ClientTelemetry
 from qbus.clock import ManualClock
-from qbus.config import Address, BrokerConfig
+from qbus.config import BrokerConfig, ListenerInfo
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire import ApiKey
 from qbus.wire.messages.get_telemetry_subscriptions import (
@@ -32,7 +32,9 @@ def broker() -> Any:
 
 
 def context(key: ApiKey) -> RequestContext:
-    return RequestContext(key, 0, "c", Peer(1, "127.0.0.1", Address("127.0.0.1", 9092)))
+    return RequestContext(
+        key, 0, "c", Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092))
+    )
 
 
 def subscribe(broker: Any, instance: bytes = NOBODY) -> GetTelemetrySubscriptionsResponse:

@@ -13,7 +13,7 @@ from qbus.broker.net.peer import Peer
 from qbus.broker.startup import running_broker
 from qbus.broker.transaction import State
 from qbus.clock import SystemClock
-from qbus.config import Address, BrokerConfig
+from qbus.config import Address, BrokerConfig, ListenerInfo
 from qbus.errors import ErrorCode
 from qbus.wire import API, ApiKey, Struct, decode_response, encode_request
 from qbus.wire.messages.add_partitions_to_txn import (
@@ -56,7 +56,9 @@ class TransactionBroker:
     async def ask(self, key: ApiKey, version: int, request: Struct) -> Any:
         """The response as its client decodes it."""
         frame = b"".join(map(bytes, encode_request(key, version, 7, "test", request)))[4:]
-        reply = self._dispatcher(Peer(1, "127.0.0.1", HERE), memoryview(bytearray(frame)))
+        reply = self._dispatcher(
+            Peer(1, "127.0.0.1", ListenerInfo.plaintext(*HERE)), memoryview(bytearray(frame))
+        )
         assert reply is not None
         if not isinstance(reply, list):
             answered = asyncio.Event()
