@@ -36,9 +36,9 @@ class NotSafe(ApiError):  # noqa: N818 - what the connection is
         return False
 
 
-class CertificateRefused(NotSafe):
-    """A certificate is not trusted, has expired or names another host; or the other side does not
-    speak TLS at all, or refuses this client's certificate.
+class TlsFailed(NotSafe):
+    """A broker's certificate is not trusted, has expired or names another host; the broker refuses
+    this client's; or one side speaks TLS and the other does not.
     """
 
     def __init__(self, message: str) -> None:

@@ -12,8 +12,6 @@ from qbus._version import __version__
 
 if TYPE_CHECKING:
     from qbus.clients.admin.types import (
-        Acl,
-        AclFilter,
         CreatedTopic,
         DelayedRecord,
         DelayedRecords,
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from qbus.clients.errors import (
         AuthenticationFailed,
         AuthorizationFailed,
-        CertificateRefused,
         ClientClosed,
         ClusterAuthorizationFailed,
         ConnectionFailed,
@@ -45,6 +42,7 @@ if TYPE_CHECKING:
         PartialFailure,
         ProducerFenced,
         RequestTimedOut,
+        TlsFailed,
         TopicAuthorizationFailed,
         TransactionAborted,
         TransactionalIdAuthorizationFailed,
@@ -78,8 +76,6 @@ __all__ = [
     "LATEST",
     "MAX_TIMESTAMP",
     "AcknowledgementLost",
-    "Acl",
-    "AclFilter",
     "Admin",
     "ApiError",
     "AuthenticationFailed",
@@ -87,7 +83,6 @@ __all__ = [
     "BatchMetadata",
     "BufferFull",
     "BulkDelivery",
-    "CertificateRefused",
     "ClientClosed",
     "ClientSecurity",
     "ClusterAuthorizationFailed",
@@ -131,6 +126,7 @@ __all__ = [
     "ShareConsumer",
     "ShareRecord",
     "Spooled",
+    "TlsFailed",
     "TopicAuthorizationFailed",
     "TopicPartition",
     "TransactionAborted",

@@ -82,17 +82,17 @@ from ..types import (
 )
 from . import messages, security
 from .types import (
-    Acl,
-    AclFilter,
     CreatedTopic,
     DelayedRecord,
     DelayedRecords,
+    Filter,
     HangingTransaction,
     NewTopic,
     ProducerState,
     QueueState,
     QuotaEntity,
     Reassignment,
+    Rule,
     ScramCredentialInfo,
     ScramUpsert,
     TopicRef,
@@ -963,15 +963,15 @@ class Admin:
 
     # Security.
 
-    async def create_acls(self, acls: Iterable[Acl]) -> None:
+    async def create_acls(self, rules: Iterable[Rule]) -> None:
         """Add rules; one that is there already is no error."""
-        await security.create_acls(self._cluster, acls)
+        await security.create_acls(self._cluster, rules)
 
-    async def describe_acls(self, found_by: AclFilter | None = None) -> list[Acl]:
+    async def describe_acls(self, found_by: Filter | None = None) -> list[Rule]:
         """Return the rules that agree with a filter; by default all."""
-        return await security.describe_acls(self._cluster, found_by or AclFilter())
+        return await security.describe_acls(self._cluster, found_by or Filter())
 
-    async def delete_acls(self, found_by: Iterable[AclFilter]) -> list[Acl]:
+    async def delete_acls(self, found_by: Iterable[Filter]) -> list[Rule]:
         """Delete the rules that agree with any of the filters; return them."""
         return await security.delete_acls(self._cluster, found_by)
 

@@ -3,20 +3,20 @@
 from collections.abc import Iterable, Mapping
 
 from ..net.cluster import Cluster
-from .types import Acl, AclFilter, QuotaEntity, ScramCredentialInfo, ScramUpsert
+from .types import Filter, QuotaEntity, Rule, ScramCredentialInfo, ScramUpsert
 
 
-async def create_acls(cluster: Cluster, acls: Iterable[Acl]) -> None:
+async def create_acls(cluster: Cluster, rules: Iterable[Rule]) -> None:
     """Add rules."""
     raise NotImplementedError
 
 
-async def describe_acls(cluster: Cluster, found_by: AclFilter) -> list[Acl]:
+async def describe_acls(cluster: Cluster, found_by: Filter) -> list[Rule]:
     """Return the rules that agree with a filter."""
     raise NotImplementedError
 
 
-async def delete_acls(cluster: Cluster, found_by: Iterable[AclFilter]) -> list[Acl]:
+async def delete_acls(cluster: Cluster, found_by: Iterable[Filter]) -> list[Rule]:
     """Delete the rules that agree with any of the filters; return them."""
     raise NotImplementedError
 

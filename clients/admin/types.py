@@ -4,6 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from qbus.security.acls import Entry as Entry  # noqa: PLC0414 - re-exported, as what follows
+from qbus.security.acls import Filter as Filter  # noqa: PLC0414
+from qbus.security.acls import Operation as Operation  # noqa: PLC0414
+from qbus.security.acls import Pattern as Pattern  # noqa: PLC0414
+from qbus.security.acls import PatternType as PatternType  # noqa: PLC0414
+from qbus.security.acls import Permission as Permission  # noqa: PLC0414
+from qbus.security.acls import ResourceType as ResourceType  # noqa: PLC0414
+from qbus.security.acls import Rule as Rule  # noqa: PLC0414
+
 from ..types import TopicPartition
 
 TopicRef = str | UUID
@@ -163,46 +172,6 @@ class ProducerState:
     last_timestamp: int
     coordinator_epoch: int
     transaction_start: int
-
-
-@dataclass(frozen=True, slots=True)
-class Acl:
-    """A rule: whom it concerns, and what it allows or denies. Kafka's words, in lower case.
-
-    resource_type: "topic", "group", "cluster", "transactional_id", "delegation_token" or "user".
-    resource_name: "*" is every name, and "kafka-cluster" the name of the cluster.
-    pattern_type: "literal", or "prefixed": every name that begins so.
-    principal: ``User:NAME``, or ``User:*`` for everybody.
-    operation: "read", "write", "create", "delete", "alter", "describe", "cluster_action",
-        "describe_configs", "alter_configs", "idempotent_write" or "all".
-    host: an address, or "*".
-    permission: "allow" or "deny".
-    """
-
-    resource_type: str
-    resource_name: str
-    principal: str
-    operation: str
-    pattern_type: str = "literal"
-    host: str = "*"
-    permission: str = "allow"
-
-
-@dataclass(frozen=True, slots=True)
-class AclFilter:
-    """Rules that agree with every field that is given; None agrees with all.
-
-    pattern_type: also "match": the rules that concern a resource of that name, also by prefix and
-        by "*".
-    """
-
-    resource_type: str | None = None
-    resource_name: str | None = None
-    principal: str | None = None
-    operation: str | None = None
-    pattern_type: str | None = None
-    host: str | None = None
-    permission: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
