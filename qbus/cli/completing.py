@@ -1,4 +1,4 @@
-"""Completion of names on the command line: topics, groups, and keys of settings.
+"""Completion of names on the command line: topics, groups, users, and keys of settings.
 
 Each function is a click ``shell_complete``. A shell shows nothing when the cluster does not answer
 within two seconds, or at all: an error would spoil the line that is being typed.
@@ -43,6 +43,15 @@ def transactional_ids(
 
     async def read(admin: "Admin") -> list[str]:
         return [found.transactional_id for found in await admin.list_transactions()]
+
+    return _matching(_asked(context, read), incomplete)
+
+
+def users(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Names of users that log in with a password."""
+
+    async def read(admin: "Admin") -> list[str]:
+        return [*await admin.describe_user_scram_credentials()]
 
     return _matching(_asked(context, read), incomplete)
 

@@ -19,6 +19,10 @@ COMMANDS = {
         "transaction.command:transaction",
         "List, describe and abort transactions; find hanging ones.",
     ),
+    "user": Entry("user.command:user", "Add, list and remove users, who log in with a password."),
+    "acl": Entry("acl.command:acl", "Add, list, remove and check rules: who may do what."),
+    "quota": Entry("quota:quota", "Show, set and remove limits of users, clients and addresses."),
+    "tls": Entry("tls:tls", "Make certificates for trials."),
     "delay": Entry("delay:delay", "Show the delayed records of topics."),
     "queue": Entry("queue.command:queue", "Add jobs to queues, work on them, watch them."),
     "trace": Entry("trace:trace", "Show what became of a record or a job, step by step."),
@@ -70,7 +74,8 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     entries=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Commands find the cluster by --bootstrap HOST:PORT, --bootstrap zk://HOST:PORT/CHROOT,"
-    " $QBUS_BOOTSTRAP, or the context that 'qbus context use' chose.",
+    " $QBUS_BOOTSTRAP, or the context that 'qbus context use' chose. Each takes --command-config"
+    " FILE, properties that say how to connect.",
 )
 @click.option(
     "--version",

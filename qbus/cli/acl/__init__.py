@@ -1,0 +1,1 @@
+"""`qbus acl`: who may do what."""

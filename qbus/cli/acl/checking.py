@@ -1,0 +1,31 @@
+"""The rules of a cluster, as something that decides like its brokers."""
+
+from typing import TYPE_CHECKING
+
+from qbus.clients.types import ConfigKind
+from qbus.errors import ApiError
+from qbus.security.acls import AclIndex, Filter, index_of
+
+if TYPE_CHECKING:
+    from qbus.clients import Admin
+
+_SUPER_USERS = "super.users"
+_WITHOUT_RULES = "allow.everyone.if.no.acl.found"
+
+
+async def read_index(admin: "Admin") -> AclIndex:
+    """Read all rules, and what a broker's settings add to them, as far as those may be read."""
+    found = await admin.describe_acls(Filter())
+    settings: dict[str, str | None] = {}
+    about = await admin.describe_cluster()
+    try:
+        entries = await admin.describe_config(ConfigKind.BROKER, str(about.nodes[0].id))
+    except (ApiError, IndexError):
+        entries = []
+    settings = {entry.name: entry.value for entry in entries}
+    supers = [name.strip() for name in (settings.get(_SUPER_USERS) or "").split(";")]
+    return index_of(
+        found,
+        filter(None, supers),
+        allows_without_rules=settings.get(_WITHOUT_RULES) == "true",
+    )

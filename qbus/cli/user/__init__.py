@@ -1,0 +1,1 @@
+"""`qbus user`: who may log in, with which passwords."""
