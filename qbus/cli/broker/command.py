@@ -28,11 +28,18 @@ def workers(text: str) -> int:
     metavar="DIR",
     help="Directory for all data; may be repeated, to spread partitions over disks.",
 )
-@click.option("--listen", metavar="HOST:PORT", help="Default: 127.0.0.1:9092.")
+@click.option(
+    "--listen",
+    multiple=True,
+    metavar="[NAME://]HOST:PORT",
+    help="Where to listen, as SASL_SSL://0.0.0.0:9093; may be repeated, with a NAME each. Without a"
+    " NAME: PLAINTEXT, which is refused beyond this machine. Default: 127.0.0.1:9092.",
+)
 @click.option(
     "--advertise",
-    metavar="HOST:PORT",
-    help="Address that clients connect to. Default: the one of --listen.",
+    multiple=True,
+    metavar="[NAME://]HOST:PORT",
+    help="Address that clients connect to; may be repeated. Default: the one of --listen.",
 )
 @click.option(
     "--disque-listen",
@@ -77,8 +84,8 @@ def broker(
     /,
     *,
     data_dirs: tuple[Path, ...],
-    listen: str | None,
-    advertise: str | None,
+    listen: tuple[str, ...],
+    advertise: tuple[str, ...],
     disque_listen: str | None,
     node_id: int | None,
     workers: int,
@@ -108,8 +115,8 @@ def broker(
         options,
         {
             "log.dirs": tuple(map(str, data_dirs)) or None,
-            "listeners": listen,
-            "advertised.listeners": advertise,
+            "listeners": listen or None,
+            "advertised.listeners": advertise or None,
             "disque.listen": disque_listen,
             "node.id": node_id,
             "zookeeper.connect": zookeeper,
