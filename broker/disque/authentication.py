@@ -1,4 +1,4 @@
-"""Who a client of jobs is: ``AUTH password``, ``AUTH user password``, ``HELLO 3 AUTH user password``.
+"""Who a client of jobs is: ``AUTH password``, ``AUTH user password``, or either with ``HELLO 3``.
 
 One password for all is ``disque.requirepass``; whoever gives it is ``User:default``, as Redis calls
 the user without a name. Users are those of SASL. A wrong password is answered late, and a

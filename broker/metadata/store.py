@@ -36,6 +36,6 @@ def metadata_store(config: BrokerConfig, stream: socket.socket | None = None) ->
         address,
         session_timeout_s=session / 1000,
         connection_timeout_s=(connection or session) / 1000,
-        credentials=config.zookeeper_digest,
+        security=config.zookeeper_security,
         protect=config.zookeeper_set_acl,
     )

@@ -7,6 +7,7 @@ from qbus.config.types import ConfigType
 
 if TYPE_CHECKING:
     from qbus.metadata.zookeeper import ZooKeeperAddress
+    from qbus.metadata.zookeeper.security import ZooKeeperSecurity
 
 
 def _parse(text: str) -> "ZooKeeperAddress":
@@ -24,6 +25,15 @@ def _user_and_password(text: str) -> None:
     user, colon, password = text.partition(":")
     if not (user and colon and password):
         raise ValueError("user:password")
+
+
+def is_pem(path: str) -> None:
+    """Refuse files in Java's formats. Raises ValueError."""
+    if path.lower().endswith((".jks", ".p12", ".pfx")):
+        raise ValueError(
+            "a PEM file: convert it with `openssl pkcs12 -in FILE -out FILE.pem` (a JKS store first"
+            " with `keytool -importkeystore -deststoretype pkcs12`)"
+        )
 
 
 class ZooKeeperKeys(Settings):
@@ -60,11 +70,54 @@ class ZooKeeperKeys(Settings):
     )
     zookeeper_set_acl = boolean(
         False,
-        "Whether only the zookeeper.digest user may change what brokers write. Anyone may read it.",
+        "Whether only the zookeeper.digest user may change what brokers write. Anyone may read it, "
+        "except what may have secrets in it: credentials of users and settings of brokers.",
         static=True,
+    )
+    zookeeper_ssl_client_enable = boolean(
+        False, "Whether connections to ZooKeeper are encrypted with TLS.", static=True
+    )
+    zookeeper_ssl_keystore_location = unset(
+        ConfigType.STRING,
+        "PEM file of this broker's certificate for ZooKeeper, and of its key.",
+        static=True,
+        check=is_pem,
+    )
+    zookeeper_ssl_keystore_password = unset(
+        ConfigType.PASSWORD,
+        "What decrypts the key in zookeeper.ssl.keystore.location.",
+        static=True,
+    )
+    zookeeper_ssl_truststore_location = unset(
+        ConfigType.STRING,
+        "PEM file of the authorities that sign ZooKeeper's certificates. Not set: those that the "
+        "system trusts.",
+        static=True,
+        check=is_pem,
+    )
+    zookeeper_ssl_endpoint_identification_algorithm = string(
+        "https",
+        "https: the certificate of a ZooKeeper server must name its host. Empty or none: it need "
+        "not, so anybody with a certificate of the authorities can pose as ZooKeeper.",
+        static=True,
+        choices=("https", "HTTPS", "none", ""),
     )
 
     @property
     def zookeeper_address(self) -> "ZooKeeperAddress | None":
         """The address of ZooKeeper, if it is configured."""
         return _parse(self.zookeeper_connect) if self.zookeeper_connect else None
+
+    @property
+    def zookeeper_security(self) -> "ZooKeeperSecurity":
+        """How sessions with ZooKeeper are protected."""
+        from qbus.metadata.zookeeper.security import ZooKeeperSecurity  # noqa: PLC0415 - as above
+
+        return ZooKeeperSecurity(
+            self.zookeeper_digest,
+            self.zookeeper_ssl_client_enable,
+            self.zookeeper_ssl_truststore_location,
+            self.zookeeper_ssl_keystore_location,
+            self.zookeeper_ssl_keystore_password,
+            self.zookeeper_ssl_endpoint_identification_algorithm.lower() == "https",
+        )

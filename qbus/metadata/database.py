@@ -8,8 +8,11 @@ locked while it is open, so all ephemeral nodes found on opening belong to sessi
 ephemeral node has the number of its session in the column ``ephemeral``, others have 0.
 """
 
+import os
 import sqlite3
+import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from qbus.metadata.errors import (
@@ -30,6 +33,8 @@ OWN_SESSION = 1
 
 _APPLICATION_ID = 0x51627573  # "Qbus"
 _LOCK_WAIT_SECONDS = 1.0
+_IN_MEMORY = ":memory:"
+_PRIVATE = 0o600
 _WAL_BYTES = 4 * 1024 * 1024
 
 _SCHEMA = (
@@ -73,6 +78,7 @@ class Database:
         self._path = path
         self._is_synchronous = True
         self.touched: set[str] = set()
+        _keep_private(path)
         try:
             self._db = sqlite3.connect(path, timeout=_LOCK_WAIT_SECONDS, isolation_level=None)
             try:
@@ -278,6 +284,21 @@ class Database:
         parent, name = split(path)
         self._db.execute("DELETE FROM nodes WHERE parent = ? AND name = ?", (parent, name))
         self.touched |= {parent, path}
+
+
+def _keep_private(path: Path) -> None:
+    """Let only the owner read the file, which has credentials in it, and what SQLite puts beside.
+
+    An existing file is not opened for that: closing it would end locks that this process has on it.
+    """
+    if str(path) == _IN_MEMORY:
+        return
+    with suppress(OSError):  # SQLite says what is wrong
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _PRIVATE))
+    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with suppress(OSError):  # there is none, or it belongs to somebody else
+            if stat.S_IMODE(file.stat().st_mode) != _PRIVATE:
+                file.chmod(_PRIVATE)
 
 
 def explain(error: sqlite3.Error) -> str:

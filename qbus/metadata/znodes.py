@@ -33,6 +33,17 @@ USER_CONFIGS = "/config/users"
 CLUSTER_SECRET = "/cluster/secret"  # noqa: S105 - a path
 """Random bytes that only brokers know, in base64."""
 
+SENSITIVE = (USER_CONFIGS, BROKER_CONFIGS, CLUSTER_SECRET)
+"""Nodes that may have secrets in them or below, so that only brokers may read them."""
+
+
+def is_sensitive(path: str) -> bool:
+    """Whether a node is one of those, or below one."""
+    return path.startswith(SENSITIVE) and any(
+        path == root or path.startswith(f"{root}/") for root in SENSITIVE
+    )
+
+
 ALL_USERS = "<default>"
 """In place of a user's name: the quotas of all users."""
 

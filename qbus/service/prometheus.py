@@ -1,10 +1,19 @@
 """Metrics for Prometheus, over HTTP."""
 
+import gzip
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+from .http import Decide, PageServer, Request, Response, listen
 
 if TYPE_CHECKING:
+    import ssl
+
     from prometheus_client.core import Metric
+
+_MOST_PARAMETERS = 200
 
 
 class Collector(Protocol):
@@ -14,8 +23,27 @@ class Collector(Protocol):
         """Return the Prometheus families; called from other threads."""
 
 
+class PageSecurity(NamedTuple):
+    """Who may read metrics, and how they are encrypted.
+
+    ``tls`` makes the context of a connection; None: nothing is encrypted. ``decide`` tells who may
+    read them, see :data:`.http.Decide`; None: anybody.
+    """
+
+    tls: "Callable[[], ssl.SSLContext] | None" = None
+    decide: Decide | None = None
+
+
+_OPEN = PageSecurity()
+
+
 def serve(
-    metrics: Collector, host: str, port: int, *, of_process: bool = True
+    metrics: Collector,
+    host: str,
+    port: int,
+    *,
+    of_process: bool = True,
+    security: PageSecurity = _OPEN,
 ) -> Callable[[], None]:
     """Serve ``metrics`` over HTTP from a thread; return the function that stops it.
 
@@ -29,7 +57,6 @@ def serve(
         GCCollector,
         PlatformCollector,
         ProcessCollector,
-        start_http_server,
     )
 
     registry = CollectorRegistry()
@@ -39,14 +66,45 @@ def serve(
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
     try:
-        server, thread = start_http_server(port, host, registry)
+        sock = listen(host, port)
     except OSError as error:
         message = f"cannot serve metrics on {host}:{port}: {error.strerror}"
         raise OSError(error.errno, message) from error
+    server = PageServer(
+        sock,
+        lambda request: render(registry, request),
+        tls=security.tls,
+        decide=security.decide,
+    )
+    server.start()
+    return server.stop
 
-    def stop() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
-    return stop
+def render(registry: Any, request: Request) -> Response:
+    """The page in the form that a client wants: any path, as Prometheus's own library has it."""
+    from prometheus_client.exposition import (  # noqa: PLC0415 - only where metrics are served
+        choose_encoder,
+    )
+
+    try:
+        target = urlsplit(request.target)
+        wanted = parse_qs(target.query, max_num_fields=_MOST_PARAMETERS).get("name[]")
+    except ValueError:
+        return Response(HTTPStatus.BAD_REQUEST)
+    if target.path == "/favicon.ico":
+        return Response(HTTPStatus.OK)
+    encode, kind = choose_encoder(request.headers.get("accept", ""))
+    body = encode(registry.restricted_registry(wanted) if wanted else registry)
+    headers = {"Content-Type": kind}
+    if _takes_gzip(request.headers.get("accept-encoding", "")):
+        body = gzip.compress(body, 6)
+        headers |= {"Content-Encoding": "gzip"}
+    return Response(HTTPStatus.OK, body, {**headers, "Vary": "Accept, Accept-Encoding"})
+
+
+def _takes_gzip(accepted: str) -> bool:
+    codings = [one.partition(";") for one in accepted.lower().split(",")]
+    return any(
+        coding.strip() == "gzip" and rest.replace(" ", "") not in {"q=0", "q=0.0"}
+        for coding, _, rest in codings
+    )

@@ -20,11 +20,15 @@ _log = logging.getLogger(__name__)
 _PLAINTEXT = "PLAINTEXT"
 
 
-async def find_brokers(address: str, timeout: float) -> list[tuple[str, int]]:
+async def find_brokers(
+    address: str, timeout: float, protocol: str = _PLAINTEXT
+) -> list[tuple[str, int]]:
     """Return host and port of each registered broker, ordered by broker id.
 
-    ``address`` is ``zk://host:port,.../chroot``; ``timeout`` in seconds covers everything. Reads
-    registrations of Qbus and of Apache Kafka up to 3.x.
+    ``address`` is ``zk://host:port,.../chroot``; ``timeout`` in seconds covers everything.
+    ``protocol``: what the client speaks, such as SASL_SSL: the first listener of it counts. Reads
+    registrations of Qbus and of Apache Kafka up to 3.x. How the session is secured, the environment
+    says: see :class:`.security.ZooKeeperSecurity`.
 
     Raises:
         ConfigError: the address is invalid, or kazoo is not installed.
@@ -36,12 +40,14 @@ async def find_brokers(address: str, timeout: float) -> list[tuple[str, int]]:
         raise ConfigError(f"{address}: expected zk://{error}") from error
     try:
         async with asyncio.timeout(timeout):
-            return await _read(parsed, timeout)
-    except (TimeoutError, StoreUnusable):
+            return await _read(parsed, timeout, protocol)
+    except TimeoutError:
         raise StoreUnavailable(f"no ZooKeeper answers at {parsed}") from None
+    except StoreUnusable as error:
+        raise StoreUnavailable(str(error)) from None
 
 
-async def _read(address: ZooKeeperAddress, timeout: float) -> list[tuple[str, int]]:
+async def _read(address: ZooKeeperAddress, timeout: float, protocol: str) -> list[tuple[str, int]]:
     from qbus.metadata.zookeeper.session import Session  # noqa: PLC0415 - kazoo is optional, and takes a while to import
 
     session = Session(address, timeout)
@@ -52,10 +58,10 @@ async def _read(address: ZooKeeperAddress, timeout: float) -> list[tuple[str, in
         await session.close()
     found = []
     for path, data in registrations:
-        if (endpoint := _endpoint(data)) is not None:
+        if (endpoint := _endpoint(data, protocol)) is not None:
             found.append(endpoint)
         else:
-            _log.warning("%s: %s has no usable endpoint", address.hosts, path)
+            _log.warning("%s: %s has no listener for %s", address.hosts, path, protocol)
     return found
 
 
@@ -78,16 +84,21 @@ def _numerically(name: str) -> tuple[bool, int, str]:
     return (False, int(name), name) if name.isdecimal() else (True, 0, name)
 
 
-def _endpoint(registration: bytes) -> tuple[str, int] | None:
-    """Return the first plaintext endpoint, else host and port as of Kafka before 0.9."""
+def _endpoint(registration: bytes, protocol: str = _PLAINTEXT) -> tuple[str, int] | None:
+    """Return the first endpoint that speaks ``protocol``.
+
+    For PLAINTEXT also host and port as of Kafka before 0.9.
+    """
     try:
         broker = json.loads(registration)
         protocols = broker.get("listener_security_protocol_map", {})
         for endpoint in broker.get("endpoints", ()):
             listener, _, address = endpoint.partition("://")
-            if protocols.get(listener, listener) == _PLAINTEXT:
+            if protocols.get(listener, listener) == protocol:
                 host, _, port = address.rpartition(":")
                 return host.removeprefix("[").removesuffix("]"), _port(port)
+        if protocol != _PLAINTEXT:
+            return None
         host, port = broker["host"], _port(broker["port"])
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -9,11 +9,14 @@ import logging
 import math
 import os
 import select
+import socket
+import ssl
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from qbus.errors import ConfigError
 from qbus.metadata.zookeeper.library import SequentialThreadingHandler
 
 _log = logging.getLogger(__name__)
@@ -115,9 +118,19 @@ class Waker:
 class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
     """kazoo's handler interface over an event loop; kazoo keeps its connection thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connect_timeout: float) -> None:
-        """``connect_timeout``: seconds that one server may take until the session is connected."""
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connect_timeout: float,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        """``connect_timeout``: seconds that one server may take until the session is connected.
+
+        ``tls`` makes the context of a connection; None: nothing is encrypted.
+        """
         super().__init__()
+        self._tls = tls
+        self.tls_failure = ""
         self._loop = loop
         self._connect_timeout = connect_timeout
         self._is_connecting = False
@@ -143,6 +156,9 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
         """Like ``select.select``; kazoo's own creates an epoll object for every message."""
         if self._is_connecting and timeout is not None:
             timeout = min(timeout, self._connect_timeout)
+        decrypted = [one for one in readable if isinstance(one, ssl.SSLSocket) and one.pending()]
+        if decrypted:  # which the system knows nothing of
+            timeout = 0
         poll = select.poll()
         for some, event in ((readable, select.POLLIN), (writable, select.POLLOUT)):
             for one in some:
@@ -150,7 +166,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
         milliseconds = None if timeout is None else math.ceil(timeout * 1000)
         ready = {fd for fd, _ in poll.poll(milliseconds)}
         return (
-            [one for one in readable if one.fileno() in ready],
+            [one for one in readable if one.fileno() in ready or one in decrypted],
             [one for one in writable if one.fileno() in ready],
             [],
         )
@@ -162,7 +178,31 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
         """
         self._is_connecting = True
         timeout = min(timeout, self._connect_timeout)
-        return super().create_connection(*args, timeout=timeout, **kwargs)
+        if self._tls is None:
+            return super().create_connection(*args, timeout=timeout, **kwargs)
+        return self._create_tls(self._tls, kwargs["address"], kwargs["hostname"], timeout)
+
+    def _create_tls(
+        self,
+        tls: Callable[[], ssl.SSLContext],
+        address: tuple[str, int],
+        host: str,
+        timeout: float,
+    ) -> ssl.SSLSocket:
+        """Connect with TLS; ``host`` is to be in the certificate. kazoo's own checks no names."""
+        plain = socket.create_connection(address, timeout)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            encrypted = tls().wrap_socket(plain, server_hostname=host)
+        except (ssl.SSLError, ConfigError) as error:
+            plain.close()
+            self.tls_failure = str(error)
+            raise OSError(f"TLS with {host}: {error}") from error
+        except BaseException:
+            plain.close()
+            raise
+        self.tls_failure = ""
+        return encrypted
 
     def connected(self) -> None:
         """Note that the server answered; kazoo's own time-outs apply from now on."""

@@ -13,6 +13,7 @@ from qbus.metadata.store import SessionState, Timings
 from qbus.metadata.zookeeper.address import ZooKeeperAddress
 from qbus.metadata.zookeeper.handler import Answer, LoopHandler
 from qbus.metadata.zookeeper.library import KazooClient, KazooRetry, KazooState, exceptions
+from qbus.metadata.zookeeper.security import ZooKeeperSecurity
 
 _log = logging.getLogger(__name__)
 
@@ -45,19 +46,19 @@ class Session:
         address: ZooKeeperAddress,
         timeout: float,
         *,
-        credentials: str | None = None,
+        security: ZooKeeperSecurity | None = None,
         on_state: Callable[[SessionState], None] = lambda _: None,
         timings: Timings | None = None,
     ) -> None:
         """``timeout``: seconds of silence after which ZooKeeper ends the session.
 
-        ``credentials``: ``user:password`` for digest authentication. ``on_state`` is called from
-        the event loop. ``timings`` receives the durations of requests.
+        ``security``: None: what the environment says. ``on_state`` is called from the event loop.
+        ``timings`` receives the durations of requests. Raises ConfigError.
         """
         self.address = address
         self.state = SessionState.SUSPENDED
         self._timeout = timeout
-        self._credentials = credentials
+        self._security = security or ZooKeeperSecurity.from_environment()
         self._on_state = on_state
         self._timings = timings or Timings()
         self._client: KazooClient = None  # from open() on
@@ -77,13 +78,15 @@ class Session:
         loop = asyncio.get_running_loop()
         # A dead connection is noticed after two thirds of the session time-out.
         each = max(self._timeout / 3 / len(self.address.servers), _LEAST_CONNECT_TIMEOUT)
-        handler = LoopHandler(loop, each)
+        security = self._security
+        handler = LoopHandler(loop, each, security.tls)
         opened: asyncio.Future[None] = loop.create_future()
         self._client = client = KazooClient(
             self.address.hosts,
             timeout=self._timeout,
             handler=handler,
-            auth_data=[("digest", self._credentials)] if self._credentials else None,
+            auth_data=[("digest", security.digest)] if security.digest else None,
+            use_ssl=security.uses_tls,
             connection_retry=KazooRetry(**_RECONNECT),
             logger=_attempts,
         )
@@ -94,7 +97,8 @@ class Session:
                 await opened
         except TimeoutError:
             await self.close()
-            raise StoreUnusable(f"no ZooKeeper answers at {self.address}") from None
+            why = f" (TLS: {handler.tls_failure})" if handler.tls_failure else ""
+            raise StoreUnusable(f"no ZooKeeper answers at {self.address}{why}") from None
         except BaseException:
             await self.close()
             raise

@@ -1,6 +1,7 @@
 """The metadata store in ZooKeeper."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -26,6 +27,7 @@ from qbus.metadata.store import (
     SessionState,
     check,
 )
+from qbus.metadata.znodes import SENSITIVE
 from qbus.metadata.zookeeper.address import ZooKeeperAddress
 from qbus.metadata.zookeeper.library import (
     CREATOR_ALL_ACL,
@@ -34,6 +36,7 @@ from qbus.metadata.zookeeper.library import (
     exceptions,
 )
 from qbus.metadata.zookeeper.reader import Reader
+from qbus.metadata.zookeeper.security import ZooKeeperSecurity
 from qbus.metadata.zookeeper.session import Session
 from qbus.metadata.zookeeper.transactions import (
     MAX_BYTES,
@@ -47,6 +50,8 @@ from qbus.metadata.zookeeper.transactions import (
     results,
     send,
 )
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -63,24 +68,30 @@ class ZooKeeperStore(MetadataStore):
         session_timeout_s: float = 18.0,
         connection_timeout_s: float | None = None,
         credentials: str | None = None,
+        security: ZooKeeperSecurity | None = None,
         protect: bool = False,
     ) -> None:
         """``session_timeout_s``: seconds of silence after which ZooKeeper ends the session.
 
         ``connection_timeout_s``: seconds that the first connection may take; by default the same.
-        ``credentials``: ``user:password`` for ZooKeeper's digest authentication. ``protect``: nodes
-        created here can be read by all, but written only with these credentials.
+        ``security``: how connections are encrypted and authenticated; None: what the environment
+        says. ``credentials``: in its place, ``user:password`` for ZooKeeper's digest
+        authentication. ``protect``: nodes created here can be written only with these credentials;
+        all may read those without secrets in them. Raises ConfigError.
         """
+        if security is None and credentials is not None:
+            security = ZooKeeperSecurity(credentials)
         self._session = Session(
             address,
             session_timeout_s,
-            credentials=credentials,
+            security=security,
             on_state=self._tell,
             timings=self.timings,
         )
         self._timeout_s = connection_timeout_s or session_timeout_s
         acl = [*READ_ACL_UNSAFE, *CREATOR_ALL_ACL] if protect else OPEN_ACL_UNSAFE
         self._acl = encode_acl(acl)
+        self._secret_acl = encode_acl(CREATOR_ALL_ACL) if protect else None
         self._prefix = "" if address.chroot == paths.ROOT else address.chroot
         self._reader = Reader(self._session, self._prefix)
         self._watches: set[Callable[[object], None]] = set()
@@ -114,6 +125,8 @@ class ZooKeeperStore(MetadataStore):
         await self._session.open(self._timeout_s)
         try:
             await self._make_chroot()
+            if self._secret_acl is not None:
+                await self._protect_secrets()
         except StoreError as error:
             await self.close()
             raise StoreUnusable(f"cannot use {self._session.address}: {error}") from error
@@ -204,7 +217,7 @@ class ZooKeeperStore(MetadataStore):
         raise error
 
     async def _send(self, steps: Sequence[Step]) -> list[Any]:
-        request = Multi(steps, self._prefix, self._acl)
+        request = Multi(steps, self._prefix, self._acl, self._secret_acl)
         if request.size > MAX_BYTES:
             raise TransactionTooLarge(
                 f"a transaction of {request.size} bytes;"
@@ -226,6 +239,20 @@ class ZooKeeperStore(MetadataStore):
             refused = refusal(steps, await self._session.ask(request))
             if refused and not isinstance(refused.error, exceptions.NodeExistsError):
                 raise refused.as_error()
+
+    async def _protect_secrets(self) -> None:
+        """Have only brokers read what has secrets in it and was created when all could read it."""
+        for root in SENSITIVE:
+            for path in await self._reader.tree(root):
+                node = self._prefix + path
+                acl, _ = await self._session.ask(methodcaller("get_acls_async", node))
+                if any(one.id.scheme == "world" for one in acl):
+                    change = methodcaller("set_acls_async", node, CREATOR_ALL_ACL)
+                    try:
+                        await self._session.ask(change)
+                    except exceptions.NoNodeError:
+                        continue
+                    _log.info("%s: only brokers may read it from now on", path)
 
     # Both
 

@@ -19,6 +19,7 @@ from qbus.metadata.errors import (
 )
 from qbus.metadata.paths import ROOT, split
 from qbus.metadata.store import Check, Create, Delete, Op, Result, Set
+from qbus.metadata.znodes import is_sensitive
 from qbus.metadata.zookeeper.handler import Answer
 from qbus.metadata.zookeeper.library import KazooClient, exceptions, serialization
 
@@ -104,11 +105,17 @@ class Multi:
 
     type = 14
 
-    def __init__(self, steps: Sequence[Step], prefix: str, acl: bytes) -> None:
-        """``prefix`` precedes every path; ``acl``: see :func:`encode_acl`."""
+    def __init__(
+        self, steps: Sequence[Step], prefix: str, acl: bytes, secret_acl: bytes | None = None
+    ) -> None:
+        """``prefix`` precedes every path; ``acl``: see :func:`encode_acl`.
+
+        ``secret_acl`` is that of nodes with secrets in them; None: the same.
+        """
         parts: list[bytes] = []
         for operation, _ in steps:
-            _encode(operation, prefix, acl, parts)
+            is_secret = secret_acl is not None and is_sensitive(operation.path)
+            _encode(operation, prefix, secret_acl if is_secret and secret_acl else acl, parts)
         parts.append(_END)
         self._body = b"".join(parts)
 

@@ -29,5 +29,5 @@ async def test_a_configured_zookeeper_is_used() -> None:
     assert isinstance(store, ZooKeeperStore)
     assert str(store._session.address) == "a:1,b:2/bus"
     assert (store._session._timeout, store._timeout_s) == (6.0, 6.0)
-    assert store._session._credentials == "bus:secret"
+    assert store._session._security.digest == "bus:secret"
     assert store._acl.startswith(b"\0\0\0\2")  # how many entries there are

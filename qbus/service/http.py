@@ -1,0 +1,314 @@
+"""One page over HTTP, such as metrics, from a thread of its own; bounded in every direction.
+
+A request has no body, and one connection has one request (RFC 9112 with ``Connection: close``).
+Whoever is slow, sends too much or something else than HTTP is answered with the error's status, as
+far as that can be said, and loses the connection. Connections have a limit: a new one takes the
+place of the oldest that has not sent its request yet, so that idle ones keep nobody out.
+"""
+
+import asyncio
+import base64
+import binascii
+import logging
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Final, NamedTuple
+
+_log = logging.getLogger(__name__)
+
+MAX_HEAD: Final = 16 * 1024
+MAX_HEADERS: Final = 64
+MAX_CONNECTIONS: Final = 64
+REQUEST_S: Final = 10.0
+"""How long a client may take for its TLS handshake and its request."""
+
+RESPONSE_S: Final = 60.0
+"""How long it may take to receive the response."""
+
+_BACKLOG: Final = 128
+_AT_ONCE: Final = 2  # pages that are made
+_REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,32}) ([!-~]{1,8192}) HTTP/1\.[01]")
+_HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*?)[ \t]*")
+_SINGLE: Final = frozenset({"authorization", "host"})
+
+
+class BadRequestError(Exception):
+    """The bytes are no request that is served; ``status`` says why."""
+
+    def __init__(self, status: HTTPStatus) -> None:
+        super().__init__(status.phrase)
+        self.status = status
+
+
+class Request(NamedTuple):
+    """A request; header names are in lower case."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A response with its whole body."""
+
+    status: HTTPStatus
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def encode(self, *, with_body: bool = True) -> bytes:
+        """Its bytes; the answer to HEAD has no body, and the length of one."""
+        lines = [
+            f"HTTP/1.1 {self.status.value} {self.status.phrase}",
+            *(f"{name}: {value}" for name, value in self.headers.items()),
+            f"Content-Length: {len(self.body)}",
+            "X-Content-Type-Options: nosniff",
+            "Connection: close",
+        ]
+        head = "".join(f"{line}\r\n" for line in lines).encode("latin-1")
+        return head + b"\r\n" + (self.body if with_body else b"")
+
+
+def parse_request(head: bytes) -> Request:
+    """Read a request's line and headers, which end with an empty line. Raises BadRequestError."""
+    line, *rest = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    found = _REQUEST_LINE.fullmatch(line)
+    if found is None:
+        raise BadRequestError(HTTPStatus.BAD_REQUEST)
+    if len(rest) > MAX_HEADERS:
+        raise BadRequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+    headers: dict[str, str] = {}
+    for text in rest:
+        header = _HEADER.fullmatch(text)
+        if header is None:
+            raise BadRequestError(HTTPStatus.BAD_REQUEST)
+        name, value = header[1].decode("ascii").lower(), header[2].decode("latin-1")
+        if name in headers:
+            if name in _SINGLE:
+                raise BadRequestError(HTTPStatus.BAD_REQUEST)
+            value = f"{headers[name]}, {value}"
+        headers[name] = value
+    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        raise BadRequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    return Request(found[1].decode("ascii"), found[2].decode("ascii"), headers)
+
+
+def basic_credentials(header: str) -> tuple[str, str] | None:
+    """User and password of an ``Authorization`` header (RFC 7617); None: it has another form."""
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        text = base64.b64decode(token.strip(), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+    user, colon, password = text.partition(":")
+    return (user, password) if colon else None
+
+
+Decide = Callable[[str, str, str], Awaitable[HTTPStatus]]
+"""Tells by user, password and address whether somebody may see the page: OK or FORBIDDEN, or
+UNAUTHORIZED for a wrong password. It is awaited in the server's thread."""
+
+
+class PageServer:
+    """Serves one page, which ``render`` makes, in a thread, of each request.
+
+    ``tls`` makes the context of a connection; None: nothing is encrypted. ``decide``: None: anybody
+    may see the page.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        render: Callable[[Request], Response],
+        *,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        decide: Decide | None = None,
+        request_s: float = REQUEST_S,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
+        """``sock`` listens. ``request_s``: how long a client may take to ask, in seconds."""
+        self._sock = sock
+        self._render = render
+        self._tls = tls
+        self._decide = decide
+        self._request_s = request_s
+        self._max_connections = max_connections
+        self._asking: dict[asyncio.Task[None], None] = {}  # the oldest first
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._rendering = asyncio.Semaphore(_AT_ONCE)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._over: asyncio.Event | None = None
+        self._is_ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+
+    def start(self) -> None:
+        """Serve from now on."""
+        self._sock.setblocking(False)
+        self._thread.start()
+        self._is_ready.wait()
+
+    def stop(self) -> None:
+        """Close everything, and wait until that is done."""
+        loop, over = self._loop, self._over
+        if loop is not None and over is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(over.set)
+        self._thread.join()
+        self._sock.close()
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        accepting = asyncio.create_task(self._accept())
+        self._is_ready.set()
+        await self._over.wait()
+        for task in [accepting, *self._tasks]:
+            task.cancel()
+        await asyncio.gather(accepting, *self._tasks, return_exceptions=True)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(self._sock)
+            except OSError as error:  # for want of descriptors, or the client has gone
+                _log.debug("a connection for metrics is not accepted: %s", error)
+                await asyncio.sleep(0.1)
+                continue
+            if len(self._tasks) >= self._max_connections and not self._drop_oldest():
+                connection.close()
+                continue
+            task = asyncio.create_task(self._converse(connection, str(address[0])))
+            self._tasks.add(task)
+            self._asking[task] = None
+            task.add_done_callback(self._ended)
+
+    def _drop_oldest(self) -> bool:
+        """Close the oldest connection without a request; whether there is one."""
+        task = next(iter(self._asking), None)
+        if task is None:
+            return False
+        del self._asking[task]
+        self._tasks.discard(task)
+        task.cancel()
+        return True
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._asking.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.debug("a connection for metrics has failed: %s", error)
+
+    async def _converse(self, connection: socket.socket, host: str) -> None:
+        writer: asyncio.StreamWriter | None = None
+        try:
+            async with asyncio.timeout(self._request_s) as patience:
+                reader, writer = await self._open(connection)
+                request = await _read_request(reader)
+                patience.reschedule(None)
+            self._no_longer_asking()
+            answer = await self._answer(request, host)
+            async with asyncio.timeout(RESPONSE_S):
+                writer.write(answer.encode(with_body=request.method != "HEAD"))
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except BadRequestError as error:
+            await _refuse(writer, error.status)
+        except TimeoutError:
+            await _refuse(writer, HTTPStatus.REQUEST_TIMEOUT)
+        except (OSError, asyncio.IncompleteReadError, ssl.SSLError) as error:
+            _log.debug("the client of metrics at %s is gone: %s", host, error)
+        finally:
+            if writer is None:
+                connection.close()
+            else:
+                writer.transport.abort()
+
+    def _no_longer_asking(self) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._asking.pop(task, None)
+
+    async def _open(
+        self, connection: socket.socket
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(MAX_HEAD, loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        context = None if self._tls is None else self._tls()
+        limit = None if context is None else self._request_s
+        transport, _ = await loop.connect_accepted_socket(
+            lambda: protocol, connection, ssl=context, ssl_handshake_timeout=limit
+        )
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+    async def _answer(self, request: Request, host: str) -> Response:
+        if request.method not in {"GET", "HEAD"}:
+            return Response(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, HEAD"})
+        if self._decide is not None:
+            status = await self._admit(self._decide, request, host)
+            if status is HTTPStatus.UNAUTHORIZED:
+                challenge = 'Basic realm="qbus metrics", charset="UTF-8"'
+                return Response(status, headers={"WWW-Authenticate": challenge})
+            if status is not HTTPStatus.OK:
+                return Response(status)
+        async with self._rendering:
+            try:
+                return await asyncio.to_thread(self._render, request)
+            except Exception:  # noqa: BLE001 - a defect must not leave the client waiting
+                _log.exception("the page of metrics cannot be made")
+                return Response(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    async def _admit(self, decide: Decide, request: Request, host: str) -> HTTPStatus:
+        credentials = basic_credentials(request.headers.get("authorization", ""))
+        if credentials is None:
+            return HTTPStatus.UNAUTHORIZED
+        try:
+            return await decide(*credentials, host)
+        except Exception:  # noqa: BLE001 - nobody is let in when in doubt
+            _log.exception("it cannot be decided who may see the metrics")
+            return HTTPStatus.SERVICE_UNAVAILABLE
+
+
+async def _read_request(reader: asyncio.StreamReader) -> Request:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError:
+        raise BadRequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from None
+    return parse_request(head)
+
+
+async def _refuse(writer: asyncio.StreamWriter | None, status: HTTPStatus) -> None:
+    if writer is None:
+        return
+    with suppress(OSError, TimeoutError, ssl.SSLError):
+        async with asyncio.timeout(1.0):
+            writer.write(Response(status).encode())
+            await writer.drain()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; an empty host means all interfaces. Raises OSError."""
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(_BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
