@@ -17,6 +17,7 @@ from qbus.clock import Clock
 from qbus.config import BrokerConfig, check_share_group_config, check_topic_config
 from qbus.errors import ApiError, ConfigError, ErrorCode
 from qbus.metadata import Create, MetadataStore, Op, Set
+from qbus.metadata.client_quotas import QuotaEntity
 from qbus.metadata.znodes import ChangeNode, ConfigNode, TopicNode
 from qbus.names import collision_key
 
@@ -262,6 +263,26 @@ class Controller:
 
         return await self._carry_out(
             plan, changes, lambda change: _group(change.name), dry=validate_only
+        )
+
+    async def alter_client_quotas(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> list[ApiError | None]:
+        """Alter quotas of users, clients and addresses; ``name`` is a place below ``/config``."""
+
+        async def plan(change: ConfigChange, _: int) -> Decision[None]:
+            entity = QuotaEntity.at(change.name)
+            if entity is None:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name}: nobody has quotas there")
+            node = await self._store.get(entity.path)
+            current = ConfigNode.decode_secret(node.data).config if node and node.data else {}
+            config = change.edited(current)
+            ops = _write_config(entity.path, current, config, node.version if node else -1)
+            users = (entity.user,) if entity.user and entity.client_id is None else ()
+            return Decision(None, ops, ChangeNode(users=users, quotas=(change.name,)))
+
+        return await self._carry_out(
+            plan, changes, lambda change: ("quotas", change.name), dry=validate_only
         )
 
     async def _carry_out(

@@ -84,8 +84,9 @@ class MetadataCache:
     Read ``topics`` (by name), ``topics_by_id``, ``brokers`` (by id), ``controller_id`` and
     ``cluster`` from the event loop; ``group_configs`` is what share groups set themselves, by the
     names of those that set anything; ``users`` is the same of users: their credentials and quotas,
-    never to be shown; ``client_quotas`` are all quotas. ``config`` receives this broker's dynamic configuration. The
-    end of a session writes nothing to the feed, so brokers and the controller are watched as well.
+    never to be shown; ``client_quotas`` are all quotas. ``config`` receives this broker's dynamic
+    configuration. The end of a session writes nothing to the feed, so brokers and the controller
+    are watched as well.
     """
 
     def __init__(

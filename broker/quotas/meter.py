@@ -2,8 +2,8 @@
 
 A meter keeps one number: when everything that was used so far is paid for, at the quota's rate.
 Where that lies ahead, the entity owes, and is throttled until then. Where it lies behind, the
-entity may use at once what it did not use meanwhile, for at most ``burst_s`` seconds' worth. Who owes
-nothing may use any amount: it is owed then. So over any time t an entity gets at most
+entity may use at once what it did not use meanwhile, for at most ``burst_s`` seconds' worth. Who
+owes nothing may use any amount, and owes it then. So over any time t an entity gets at most
 ``bound * (t + burst_s)`` and one request more.
 
 Kafka averages over ``quota.window.num`` windows instead, which allows the same burst and asks for
