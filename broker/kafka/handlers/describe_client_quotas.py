@@ -40,7 +40,9 @@ def handle(
         error_message=None,
         entries=[
             EntryData(
-                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in parts(one)],
+                entity=[
+                    EntityData(entity_type=kind, entity_name=name) for kind, name in parts(one)
+                ],
                 values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
             )
             for one, values in found
