@@ -148,6 +148,33 @@ def test_a_command_that_names_brokers_needs_no_contexts(home: Path) -> None:
     assert not is_kept("a:1"), "and nothing is learned"
 
 
+PROPERTIES = (
+    "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=alice\nsasl.password=p\n"
+)
+
+
+def test_a_context_remembers_how_to_connect(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers=f:1\n{PROPERTIES}")
+    run("use", "prod", "--command-config", str(file))
+    assert Contexts.load().all == {"prod": Context("f:1", command_config=str(file))}
+    assert shown() == "f:1"
+    run("use", "prod", "--bootstrap", "g:1")
+    assert Contexts.load().all == {"prod": Context("g:1", command_config=str(file))}
+    assert listed()[0]["command_config"] == str(file)
+    assert "alice" not in (tmp_path / "qbus" / "contexts.json").read_text()
+
+
+def test_a_context_needs_brokers_from_somewhere(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(PROPERTIES)
+    assert run("use", "prod", "--command-config", str(file)).stderr == (
+        f"qbus: {file} has no bootstrap.servers: name the brokers with --bootstrap HOST:PORT\n"
+    )
+    run("use", "prod", "--command-config", str(file), "--bootstrap", "b:1")
+    assert shown() == "b:1"
+
+
 def completed(*words: str) -> list[str]:
     """What a shell offers behind these words."""
     completion = ShellComplete(qbus, {}, "qbus", "_QBUS_COMPLETE")
