@@ -280,6 +280,9 @@ def _job_limits(config: BrokerConfig) -> "Limits":
         idle_s=config.disque_client_timeout_ms / 1000,
         command_s=config.request_frame_timeout_ms / 1000,
         stall_s=config.response_stall_timeout_ms / 1000,
+        authentication_s=config.sasl_authentication_timeout_ms / 1000,
+        handshake_s=config.ssl_handshake_timeout_ms / 1000,
+        max_handshakes=config.ssl_max_unfinished_handshakes,
     )
 
 
@@ -290,9 +293,11 @@ def _job_listener(
     service: "DisqueService",
     budget: MemoryBudget,
 ) -> "DisqueListener":
-    from .disque.serving import make_listener  # noqa: PLC0415 - only where jobs are served
+    from .disque.serving import make_entrance, make_listener  # noqa: PLC0415 - as above
 
-    return make_listener(sock, address, service, _job_limits(broker.config), budget)
+    info = next(iter(broker.config.disque_listeners))
+    entrance = make_entrance(broker.config, info, sock, address)
+    return make_listener([entrance], service, _job_limits(broker.config), budget)
 
 
 def _register_metrics(metrics: Metrics, listener: Listener, budget: MemoryBudget) -> None:

@@ -289,6 +289,7 @@ def _serve_jobs(broker: Broker, listening: Address) -> "DisqueService":
     from .disque.metrics import register_metrics as register_job_metrics  # noqa: PLC0415
     from .disque.queues import SettingsReader  # noqa: PLC0415
     from .disque.service import DisqueService, World  # noqa: PLC0415
+    from .disque.serving import link_of  # noqa: PLC0415
 
     world = World(
         broker.metadata,
@@ -298,6 +299,7 @@ def _serve_jobs(broker: Broker, listening: Address) -> "DisqueService":
         broker.controller,
         broker.shares,
         SettingsReader(broker.metadata),
+        link=link_of(broker.config),
     )
     address = _advertised_for_jobs(broker.config, listening)
     service = DisqueService(broker.config, broker.clock, broker.cluster_id, address, world)

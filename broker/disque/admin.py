@@ -96,10 +96,10 @@ class AdminCommands:
         if len(call.arguments) > 1:
             return self._redis_hello(call)
         self._service.authentication.need(call.client)
-        nodes: list[Value] = [
-            [node.name, node.address.host, str(node.address.port), str(node.priority)]
-            for node in self._service.nodes.all()
-        ]
+        nodes: list[Value] = []
+        for node in self._service.nodes.all():
+            host, port = node.for_client(is_encrypted=call.client.is_encrypted)
+            nodes.append([node.name, host, str(port), str(node.priority)])
         return resp.encode([1, self._service.nodes.name, *nodes])
 
     def _redis_hello(self, call: Call) -> Reply:
@@ -472,7 +472,7 @@ class AdminCommands:
         what, count = call.arguments[1].lower(), len(call.arguments)
         nodes = self._service.nodes
         answers: dict[tuple[bytes, int], Handler] = {
-            (b"nodes", 2): lambda _: resp.bulk("".join(f"{one}\n" for one in self._node_lines())),
+            (b"nodes", 2): self._nodes,
             (b"myid", 2): lambda _: resp.bulk(nodes.name),
             (b"info", 2): lambda _: resp.bulk(self._cluster_info()),
             (b"saveconfig", 2): lambda _: resp.OK,
@@ -494,13 +494,14 @@ class AdminCommands:
             raise syntax_error()
         raise CommandError("ERR a node belongs to its cluster for good")
 
-    def _node_lines(self) -> list[str]:
+    def _nodes(self, call: Call) -> Reply:
         lines = []
         for node in self._service.nodes.all():
+            address = node.for_client(is_encrypted=call.client.is_encrypted)
             flags = [*(["myself"] * node.is_myself), *(["leaving"] * node.is_leaving)]
-            at = f"{node.address.host}:{node.address.port}"
-            lines.append(f"{node.name} {at} {','.join(flags) or 'noflags'} 0 0 connected")
-        return lines
+            at = f"{address.host}:{address.port}"
+            lines.append(f"{node.name} {at} {','.join(flags) or 'noflags'} 0 0 connected\n")
+        return resp.bulk("".join(lines))
 
     def _cluster_info(self) -> str:
         nodes = self._service.nodes.all()
@@ -523,7 +524,8 @@ class AdminCommands:
             raise CommandError(f"ERR Invalid TCP port specified: {shown}")
         if not 0 < int(port) < 1 << 16:
             raise CommandError(f"ERR Invalid node address specified: {text}")
-        if any(str(node.address) == text for node in self._service.nodes.all()):
+        known = self._service.nodes.all()
+        if any(text in {str(one.address), str(one.tls_address)} for one in known):
             return resp.OK
         raise CommandError(f"ERR {text} is no node of this cluster: nodes meet in their metadata")
 

@@ -684,7 +684,7 @@ class JobCommands:
         node = self._leader(place.leader)
         if wait_ms is None:
             return resp.encode(_value(await service.ask(node, *call.arguments)))
-        connection = service.peers.connect(node.address)
+        connection = service.peers.connect(node.for_nodes)
         try:
             reply = await connection.call(
                 [_IS_LOCAL, *call.arguments], wait_ms / 1000 or _FOREVER_S

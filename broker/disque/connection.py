@@ -45,6 +45,7 @@ class Client:
         "id",
         "is_authenticated",
         "is_blocked",
+        "is_encrypted",
         "is_muted",
         "is_node",
         "is_over",
@@ -70,6 +71,7 @@ class Client:
         self.expires_at = 0.0  # when it has to authenticate anew, in the loop's time; 0: never
         self.failures = 0  # to authenticate, one after the other
         self.is_blocked = False  # it waits for a job
+        self.is_encrypted = False
         self.is_node = False  # another broker: what it asks is answered from here alone
         self.is_muted = False  # CLIENT REPLY OFF
         self.skips = 0  # replies that are not sent: 2 before the command that is next, then 1
@@ -116,9 +118,11 @@ class Connection:
         "_commands",
         "_is_barred",
         "_is_full",
+        "_is_limited",
         "_is_paused",
         "_is_starved",
         "_loop",
+        "_most",
         "_next",
         "_owner",
         "_parser",
@@ -145,6 +149,7 @@ class Connection:
         self._commands = commands
         self._budget = budget
         self._owner = owner
+        self._most = most
         self._parser = CommandParser(most)
         self._transport: asyncio.Transport | None = None
         self._replies: deque[tuple[bytes | asyncio.Future[bytes], int]] = deque()
@@ -152,6 +157,7 @@ class Connection:
         self._next: list[bytes] | None = None  # waits until those before it are answered
         self._is_barred = False  # a command is under way that nothing passes
         self._is_full = False  # the client does not read
+        self._is_limited = False  # until it has said who it is
         self._is_paused = False  # we do not
         self._is_starved = False  # for want of memory
         self._charged = 0
@@ -171,6 +177,7 @@ class Connection:
         peer = transport.get_extra_info("peername") or ("", 0)
         known = self.client
         self.client = Client(known.id, str(peer[0]), peer[1], known.connected_at, self.close)
+        self.client.is_encrypted = transport.get_extra_info("ssl_object") is not None
         self._owner.opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -200,6 +207,18 @@ class Connection:
         self._loop.call_soon(self._go_on)
 
     # What others ask
+
+    def certificate(self) -> bytes | None:
+        """The client's certificate in DER, if it has shown one."""
+        if self._transport is None or not self.client.is_encrypted:
+            return None
+        shown: bytes | None = self._transport.get_extra_info("ssl_object").getpeercert(True)
+        return shown
+
+    def limit(self, most: int) -> None:
+        """Take commands of so many bytes at most from now on, until the client is authenticated."""
+        self._is_limited = True
+        self._parser.limit(most)
 
     @property
     def is_idle(self) -> bool:
@@ -267,6 +286,9 @@ class Connection:
         output: list[bytes] = []
         size = 0
         while not self._is_blocked():
+            if self._is_limited and self.client.is_authenticated:
+                self._is_limited = False
+                self._parser.limit(self._most)
             arguments = self._next or self._parser.next()
             self._next = None
             if arguments is None:

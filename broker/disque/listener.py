@@ -1,14 +1,18 @@
-"""The listening socket for RESP, and the connections that came through it."""
+"""The listening sockets for RESP, and the connections that came through them."""
 
 import asyncio
 import logging
 import socket
+import ssl
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, cast
 
 from qbus.config import Address
 
 from ..net.memory_budget import MemoryBudget
+from ..net.peer import Principal
 from . import resp
+from .authentication import MAX_COMMAND, Authentication
 from .connection import Client, Commands, Connection
 from .errors import TOO_MANY_CLIENTS
 
@@ -16,37 +20,80 @@ _log = logging.getLogger(__name__)
 
 _SWEEP_S: Final = 1.0
 _DRAIN_STEP_S: Final = 0.01
+_NO_ROOM_S: Final = 0.05  # between two attempts to accept for want of descriptors
 
 
 class Limits(NamedTuple):
-    """What the listener takes on. Times in seconds; ``idle_s`` 0: a client may be idle for ever."""
+    """What the listener takes on. Times in seconds; ``idle_s`` 0: a client may be idle for ever.
+
+    ``authentication_s``: how long a client may take to say who it is, where it has to.
+    ``handshake_s``, ``max_handshakes``: of TLS.
+    """
 
     max_command: int
     max_clients: int
     idle_s: float
     command_s: float
     stall_s: float
+    authentication_s: float = 30.0
+    handshake_s: float = 10.0
+    max_handshakes: int = 1000
+
+
+class Identity(NamedTuple):
+    """Who a client is by its certificate.
+
+    ``valid_s``: for how many seconds from now on that certificate is valid.
+    """
+
+    principal: Principal
+    valid_s: float
+
+
+class Encryption(NamedTuple):
+    """The TLS of an address.
+
+    ``context`` makes that of a connection. ``identify`` tells who a client is by its certificate in
+    DER; None: nobody, it is turned away.
+    """
+
+    context: Callable[[], ssl.SSLContext]
+    identify: Callable[[bytes], Identity | None]
+
+
+class Entrance(NamedTuple):
+    """A socket that listens on an address; ``encryption``: None: what comes there is not."""
+
+    sock: socket.socket
+    address: Address
+    encryption: Encryption | None = None
 
 
 class DisqueListener:
-    """Accepts clients on one address, from :meth:`start` until it is closed."""
+    """Accepts clients on its addresses, from :meth:`start` until it is closed."""
 
     def __init__(
         self,
-        sock: socket.socket,
-        address: Address,
+        entrances: Sequence[Entrance],
         commands: Commands,
         limits: Limits,
         budget: MemoryBudget,
+        authentication: Authentication | None = None,
     ) -> None:
-        """``sock`` listens on ``address``. Make it in a running event loop."""
-        self.address = address
+        """``authentication``: what clients have to say of themselves; None: nothing.
+
+        Make it in a running event loop.
+        """
+        self.address = entrances[0].address
         self.limits = limits
-        self._sock = sock
+        self._entrances = entrances
         self._loop = asyncio.get_running_loop()
         self._commands = commands
         self._budget = budget
-        self._server: asyncio.Server | None = None
+        self._authentication = authentication or Authentication()
+        self._servers: list[asyncio.Server] = []
+        self._accepting: list[asyncio.Task[None]] = []
+        self._handshakes: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._connections: dict[int, Connection] = {}
         self._next_id = 0
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -54,10 +101,18 @@ class DisqueListener:
         self._closed_received = 0
         self.accepted = 0
         self.refused = 0
+        self.failed_handshakes = 0
 
     async def start(self) -> None:
         """Let clients in."""
-        self._server = await self._loop.create_server(self._accept, sock=self._sock)
+        for entrance in self._entrances:
+            encryption = entrance.encryption
+            if encryption is None:
+                server = await self._loop.create_server(self._accept, sock=entrance.sock)
+                self._servers.append(server)
+            else:
+                accepting = self._accept_encrypted(entrance.sock, encryption)
+                self._accepting.append(self._loop.create_task(accepting))
         self._sweep_timer = self._loop.call_later(_SWEEP_S, self._sweep)
 
     def clients(self) -> list[Connection]:
@@ -74,6 +129,11 @@ class DisqueListener:
         return len(self._connections)
 
     @property
+    def unfinished_handshakes(self) -> int:
+        """Number of connections whose TLS handshakes are not over."""
+        return len(self._handshakes)
+
+    @property
     def sent_bytes(self) -> int:
         """Bytes sent to clients since the start."""
         return self._closed_sent + sum(one.sent_bytes for one in self.clients())
@@ -85,25 +145,57 @@ class DisqueListener:
 
     def opened(self, connection: Connection) -> None:
         """See :class:`.connection.Owner`."""
-        if len(self._connections) >= self.limits.max_clients:
+        if len(self._connections) >= self.limits.max_clients and not self._make_room():
             self.refused += 1
             _log.warning("too many clients: %s is turned away", connection.client.address)
             connection.turn_away(resp.error(TOO_MANY_CLIENTS))
             return
         self.accepted += 1
         self._connections[connection.client.id] = connection
+        certificate = connection.certificate()
+        if certificate is not None and not self._identify(connection.client, certificate):
+            connection.close("nobody follows from its certificate: see ssl.principal.mapping.rules")
+            return
+        if self._is_unknown(connection.client):
+            connection.limit(min(self.limits.max_command, MAX_COMMAND))
 
     def closed(self, connection: Connection, reason: str) -> None:
         """See :class:`.connection.Owner`."""
         client = connection.client
+        self._authentication.forget(client)
         if self._connections.pop(client.id, None) is not None:
             self._closed_sent += connection.sent_bytes
             self._closed_received += connection.received_bytes
             _log.debug("client %d at %s is gone: %s", client.id, client.address, reason)
 
+    def _identify(self, client: Client, certificate: bytes) -> bool:
+        """Take a client for whom its certificate says; whether it says anybody."""
+        for entrance in self._entrances:
+            if entrance.encryption is not None:
+                identity = entrance.encryption.identify(certificate)
+                if identity is not None:
+                    client.principal = identity.principal
+                    client.is_authenticated = True
+                    client.expires_at = self._loop.time() + identity.valid_s
+                    return True
+        return False
+
+    def _make_room(self) -> bool:
+        """Close the oldest client that has not said who it is; whether there is one."""
+        for connection in self._connections.values():
+            if self._is_unknown(connection.client):
+                self.refused += 1
+                connection.close("others want in, and it has not authenticated")
+                return True
+        return False
+
+    def _is_unknown(self, client: Client) -> bool:
+        """Whether a client has not said yet who it is, and has to."""
+        return self._authentication.is_required and not client.is_authenticated
+
     async def drain(self, timeout_s: float) -> None:
         """Let nobody in, begin nothing more, and give what is under way ``timeout_s`` to finish."""
-        self._close_address()
+        self._close_addresses()
         for connection in self.clients():
             connection.drain()
         for _ in range(int(timeout_s / _DRAIN_STEP_S) + 1):
@@ -112,17 +204,20 @@ class DisqueListener:
             await asyncio.sleep(_DRAIN_STEP_S)
 
     def close(self) -> None:
-        """Close every connection, and the address if it was not drained."""
-        self._close_address()
+        """Close every connection, and the addresses if they were not drained."""
+        self._close_addresses()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for connection in self.clients():
             connection.close("the broker is shutting down")
 
-    def _close_address(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        self._sock.close()
+    def _close_addresses(self) -> None:
+        for server in self._servers:
+            server.close()
+        for task in [*self._accepting, *self._handshakes]:
+            task.cancel()
+        for entrance in self._entrances:
+            entrance.sock.close()
 
     def _accept(self) -> asyncio.Protocol:
         self._next_id += 1
@@ -136,6 +231,47 @@ class DisqueListener:
         )
         return cast("asyncio.Protocol", made)
 
+    # TLS
+
+    async def _accept_encrypted(self, sock: socket.socket, encryption: Encryption) -> None:
+        while True:
+            try:
+                accepted, address = await self._loop.sock_accept(sock)
+            except OSError as error:
+                if sock.fileno() < 0:
+                    return
+                _log.warning("no client is accepted: %s", error)
+                await asyncio.sleep(_NO_ROOM_S)
+                continue
+            if len(self._handshakes) >= self.limits.max_handshakes:
+                oldest = next(iter(self._handshakes))
+                del self._handshakes[oldest]
+                oldest.cancel()
+            task = self._loop.create_task(self._shake_hands(accepted, address, encryption))
+            self._handshakes[task] = None
+            task.add_done_callback(self._on_handshake)
+
+    async def _shake_hands(
+        self, sock: socket.socket, address: tuple[str, int], encryption: Encryption
+    ) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                self._accept,
+                sock,
+                ssl=encryption.context(),
+                ssl_handshake_timeout=self.limits.handshake_s,
+            )
+        except OSError as error:  # those of TLS are some
+            self.failed_handshakes += 1
+            _log.info("the TLS handshake with %s failed: %s", address[0], _reason(error))
+
+    def _on_handshake(self, task: asyncio.Task[None]) -> None:
+        self._handshakes.pop(task, None)
+        if task.cancelled():
+            self.failed_handshakes += 1
+        elif (error := task.exception()) is not None:
+            _log.error("a client cannot be let in", exc_info=error)
+
     def _sweep(self) -> None:
         """Close the connections whose clients have had their time."""
         now, limits = self._loop.time(), self.limits
@@ -143,6 +279,13 @@ class DisqueListener:
             reason = connection.overdue(
                 now, idle_s=limits.idle_s, command_s=limits.command_s, stall_s=limits.stall_s
             )
+            waited_s = now - connection.client.connected_at
+            if waited_s > limits.authentication_s and self._is_unknown(connection.client):
+                reason = f"not authenticated within {limits.authentication_s:g} s"
             if reason is not None:
                 connection.close(reason)
         self._sweep_timer = self._loop.call_later(_SWEEP_S, self._sweep)
+
+
+def _reason(error: Exception) -> str:
+    return (isinstance(error, ssl.SSLError) and error.reason) or str(error) or type(error).__name__

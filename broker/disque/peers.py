@@ -8,9 +8,11 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from qbus.config import Address
+from qbus.errors import ConfigError
 
 from . import resp
 from .errors import CommandError
+from .nodes import TlsAddress
 
 _CONNECT_S: Final = 5.0
 _READ_BYTES: Final = 256 * 1024
@@ -43,7 +45,7 @@ class Link(NamedTuple):
     """How a node connects to others: what it says of itself, and how it encrypts.
 
     ``user`` and ``password``: given with AUTH; without a user, the password alone; without a
-    password, nothing. ``tls`` makes the context of a connection; None: it is not encrypted.
+    password, nothing. ``tls`` makes the context of a connection to an address where TLS is spoken.
     """
 
     user: str = ""
@@ -114,9 +116,8 @@ class PeerConnection:
     async def _open(self) -> None:
         link = self._link
         async with asyncio.timeout(_CONNECT_S):
-            reader, self._writer = await asyncio.open_connection(
-                *self._address, ssl=None if link.tls is None else link.tls()
-            )
+            context = await self._context()
+            reader, self._writer = await asyncio.open_connection(*self._address, ssl=context)
         self._reading = asyncio.create_task(self._read(reader))
         if greeting := link.greeting:
             try:
@@ -124,6 +125,16 @@ class PeerConnection:
             except CommandError as error:
                 self.close()
                 raise NodeUnavailableError(f"{self._address} refuses this node: {error}") from error
+
+    async def _context(self) -> ssl.SSLContext | None:
+        if not isinstance(self._address, TlsAddress):
+            return None
+        if self._link.tls is None:
+            raise NodeUnavailableError(f"{self._address} speaks TLS, and this node does not")
+        try:
+            return await asyncio.to_thread(self._link.tls)  # it reads files
+        except ConfigError as error:
+            raise NodeUnavailableError(f"{self._address}: {error}") from error
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         replies, why = _reply_reader(), "closed the connection"

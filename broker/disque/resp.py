@@ -50,6 +50,10 @@ class CommandParser:
         self._big: bytearray | None = None  # that argument, if it is a big one
         self._size = 0  # of the command that is not whole yet
 
+    def limit(self, most: int) -> None:
+        """Take commands of so many bytes at most from now on."""
+        self._most = most
+
     @property
     def held(self) -> int:
         """Bytes of memory kept for commands that were not taken yet."""

@@ -123,7 +123,7 @@ class World:
 
     ``users``: who may authenticate besides those that have the password. ``authorizer``: None:
     everything is allowed. ``link``: how other nodes are reached and told who asks; None: as clients
-    reach them that have the password alone.
+    reach them that have the password alone. ``tls_address``: where clients reach it with TLS.
     """
 
     metadata: Metadata
@@ -136,6 +136,7 @@ class World:
     users: Users | None = None
     authorizer: Authorizer | None = None
     link: Link | None = None
+    tls_address: Address | None = None
 
 
 class DisqueService(PartitionListener):
@@ -154,13 +155,15 @@ class DisqueService(PartitionListener):
         self.delays = delays = world.delays
         self.controller = world.controller
         self.address = address
-        self.nodes = Nodes(cluster_id, config.node_id, address, metadata)
+        self.nodes = Nodes(
+            cluster_id, config.node_id, address, metadata, world.tls_address
+        )
         password = (config.disque_requirepass or "").encode()
         self.authentication = Authentication(
             password,
             world.users,
-            delay_s=_failure_delay_s(config),
-            session_s=_session_s(config),
+            delay_s=config.connection_failed_authentication_delay_ms / 1000,
+            session_s=config.connections_max_reauth_ms / 1000,
         )
         self.guard = None if world.authorizer is None else Guard(world.authorizer)
         self.peers = Peers(world.link or Link(password=password), _PEER_TIMEOUT_S)
@@ -431,7 +434,7 @@ class DisqueService(PartitionListener):
     async def ask(self, node: Node, *arguments: bytes | str | int) -> Reply:
         """A command that another node is to answer from what it has itself. Raises CommandError."""
         try:
-            return await self.peers.call(node.address, "QBUS.LOCAL", *arguments)
+            return await self.peers.call(node.for_nodes, "QBUS.LOCAL", *arguments)
         except NodeUnavailableError as error:
             raise CommandError(f"ERR node {node.name[:8]} cannot be asked: {error}") from error
 
@@ -450,7 +453,7 @@ class DisqueService(PartitionListener):
             except CommandError as error:
                 _log.debug("no jobs from node %s: %s", node.name, error)
                 continue
-            if taken := jobs_of(reply, node.address):
+            if taken := jobs_of(reply, node.for_nodes):
                 return taken
         return []
 
@@ -481,7 +484,7 @@ class DisqueService(PartitionListener):
         self._on_task_end(task)
 
     async def _wait_elsewhere(self, queue: JobQueue, node: Node) -> None:
-        connection = self.peers.connect(node.address)
+        connection = self.peers.connect(node.for_nodes)
         try:
             while not queue.is_paused_out and node in self.others_with(queue):
                 try:
@@ -496,7 +499,7 @@ class DisqueService(PartitionListener):
                     _log.debug("no jobs from node %s: %s", node.name, error)
                     await asyncio.sleep(_RETRY_S)
                     continue
-                for taken in jobs_of(reply, node.address):
+                for taken in jobs_of(reply, node.for_nodes):
                     if not queue.give_from_elsewhere(taken):
                         queue.keep(taken)
                         self._loop.call_later(_LINGER_S, self._give_unwanted_back, queue)
@@ -550,13 +553,3 @@ def jobs_of(reply: Reply, node: Address) -> list[TakenJob]:
         TakenJob(Job(queue, text.decode(), body, nacks, again), None, node=node)
         for queue, text, body, _, nacks, _, again in reply
     ]
-
-
-def _failure_delay_s(config: BrokerConfig) -> float:
-    delay_ms: int = getattr(config, "connection_failed_authentication_delay_ms", 100)
-    return delay_ms / 1000
-
-
-def _session_s(config: BrokerConfig) -> float:
-    session_ms: int = getattr(config, "connections_max_reauth_ms", 0)
-    return session_ms / 1000

@@ -1,28 +1,107 @@
 """The listener for RESP, put together with what answers the commands."""
 
 import socket
+import ssl
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
 
-from qbus.config import Address
+from qbus.config import Address, BrokerConfig, ListenerInfo
+from qbus.errors import ConfigError
 
 from ..net.memory_budget import MemoryBudget
+from ..net.peer import Principal
 from .admin import AdminCommands
 from .dispatch import Dispatcher
-from .listener import DisqueListener, Limits
+from .listener import DisqueListener, Encryption, Entrance, Identity, Limits
+from .peers import Link
 from .service import DisqueService
+
+if TYPE_CHECKING:
+    from qbus.security.principals import PrincipalMapper
+
+WITH_TLS: Final = "DISQUES"
+"""The name of the listener for jobs that speaks TLS."""
 
 
 def make_listener(
-    sock: socket.socket,
-    address: Address,
+    entrances: Sequence[Entrance],
     service: DisqueService,
     limits: Limits,
     budget: MemoryBudget,
 ) -> DisqueListener:
-    """A listener for jobs; ``sock`` listens on ``address``. Make it in a running event loop."""
+    """A listener for jobs. Make it in a running event loop."""
     admin = AdminCommands(service)
     dispatcher = Dispatcher(service, admin)
-    listener = DisqueListener(sock, address, dispatcher, limits, budget)
+    listener = DisqueListener(entrances, dispatcher, limits, budget, service.authentication)
     admin.listener = listener
     admin.processed = lambda: dispatcher.processed
     service.clients = listener
     return listener
+
+
+def make_entrance(
+    config: BrokerConfig, info: ListenerInfo, sock: socket.socket, address: Address
+) -> Entrance:
+    """How clients come in at a socket that listens on ``address`` for the listener ``info``.
+
+    Raises ConfigError: a certificate cannot be read.
+    """
+    if not info.protocol.is_encrypted:
+        return Entrance(sock, address)
+    from qbus.security.principals import PrincipalMapper  # noqa: PLC0415 - only where TLS is used
+    from qbus.security.tls import ServerTls  # noqa: PLC0415 - as above
+
+    own = config.for_listener(info.name)
+    mapper = PrincipalMapper(own.ssl_principal_mapping_rules)
+    encryption = Encryption(
+        ServerTls(own, info.name).context, lambda certificate: identify(mapper, certificate)
+    )
+    return Entrance(sock, address, encryption)
+
+
+def identify(mapper: "PrincipalMapper", certificate: bytes) -> Identity | None:
+    """Who has a certificate; None: nobody follows from it."""
+    from cryptography import x509  # noqa: PLC0415 - only where clients have certificates
+
+    from qbus.security.principals import subject  # noqa: PLC0415 - as above
+
+    try:
+        name = mapper.name(subject(certificate))
+    except ConfigError:
+        return None
+    if name is None:
+        return None
+    ends = x509.load_der_x509_certificate(certificate).not_valid_after_utc
+    return Identity(Principal("User", name), (ends - datetime.now(UTC)).total_seconds())
+
+
+def link_of(config: BrokerConfig) -> Link:
+    """How a node connects to others: as the user that brokers are, else with the password."""
+    tls = _client_tls(config)
+    if config.disque_authenticates and config.sasl_inter_broker_username:
+        password = config.sasl_inter_broker_password or ""
+        return Link(config.sasl_inter_broker_username, password.encode(), tls)
+    return Link("", (config.disque_requirepass or "").encode(), tls)
+
+
+def _client_tls(config: BrokerConfig) -> Callable[[], ssl.SSLContext]:
+    """What makes the context of a connection to another node, which has a listener like this."""
+
+    def make() -> ssl.SSLContext:
+        from qbus.security.client import ClientSecurity  # noqa: PLC0415 - only where TLS is used
+        from qbus.security.tls import client_context  # noqa: PLC0415 - as above
+
+        own = config.for_listener(WITH_TLS)
+        return client_context(
+            ClientSecurity(
+                protocol="SSL",
+                ssl_ca_location=own.ssl_truststore_location,
+                ssl_certificate_location=own.ssl_keystore_location or own.ssl_certificate_location,
+                ssl_key_location=None if own.ssl_keystore_location else own.ssl_key_location,
+                ssl_key_password=own.ssl_key_password,
+                check_hostname=own.ssl_endpoint_identification_algorithm == "https",
+            )
+        )
+
+    return make

@@ -15,7 +15,8 @@ class BrokerInfo:
 
     ``is_stopping``: it still serves, but takes over nothing more. ``is_full``: it has no room for
     more records, and leads only where no other replica can. ``machine``: where not empty, that of
-    the other brokers that run on the same one. ``disque``: where it serves RESP, if it does.
+    the other brokers that run on the same one. ``disque``: where it serves RESP, if it does;
+    ``disque_tls``: where with TLS.
     """
 
     id: int
@@ -27,6 +28,7 @@ class BrokerInfo:
     is_full: bool = False
     machine: str = ""
     disque: Address | None = None
+    disque_tls: Address | None = None
 
 
 def machines_of(brokers: Iterable[BrokerInfo]) -> dict[int, str]:

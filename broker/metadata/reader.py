@@ -207,6 +207,7 @@ def _read_broker(path: str, data: bytes) -> BrokerInfo:
         node.is_full,
         node.machine,
         None if node.disque is None else Address(*node.disque),
+        None if node.disque_tls is None else Address(*node.disque_tls),
     )
 
 

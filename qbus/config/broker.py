@@ -182,7 +182,7 @@ class BrokerConfig(
                 f"expected {error}"
             ) from None
         self._check_names({one.name for one in listeners})
-        for one in listeners:
+        for one in (*listeners, *self.disque_listeners):
             self._check_protocol(one)
         if not self.allow_insecure:
             self._refuse_open_listeners(listeners)
@@ -271,11 +271,14 @@ class BrokerConfig(
                 )
         if not (self.disque_requirepass or self.disque_authenticates):
             for one in self.disque_listeners:
-                _refuse_open(
-                    f"listeners={one}",
-                    one.address,
-                    "state disque.requirepass, or disque.sasl.enable=true",
-                )
+                own = self.for_listener(one.name)
+                if not (one.protocol.is_encrypted and own.ssl_client_auth == "required"):
+                    _refuse_open(
+                        f"listeners={one}",
+                        one.address,
+                        "state disque.requirepass or disque.sasl.enable=true, or use DISQUES with "
+                        "ssl.client.auth=required",
+                    )
 
 
 def _refuse_open(what: str, address: Address, remedy: str) -> None:

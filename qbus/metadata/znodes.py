@@ -80,7 +80,8 @@ class BrokerNode(NamedTuple):
     ``is_stopping``: it is about to stop, and takes over nothing more. ``is_full``: one of its data
     directories has no room; it leads only where no other replica can. ``machine``: what it has in
     common with the other brokers of its supervisor, and with no others. ``disque``: where it serves
-    jobs by Disque's protocol, as host and port; None: nowhere.
+    jobs by Disque's protocol, as host and port; None: nowhere. ``disque_tls``: where it does that
+    with TLS.
     """
 
     host: str
@@ -93,6 +94,7 @@ class BrokerNode(NamedTuple):
     is_full: bool = False
     machine: str = ""
     disque: tuple[str, int] | None = None
+    disque_tls: tuple[str, int] | None = None
 
     @staticmethod
     def path(node_id: int) -> str:
@@ -133,13 +135,16 @@ class BrokerNode(NamedTuple):
             registration["machine"] = self.machine
         if self.disque is not None:
             registration["disque"] = {"host": self.disque[0], "port": self.disque[1]}
+        if self.disque_tls is not None:
+            host, port = self.disque_tls
+            registration["disque_tls"] = {"host": host, "port": port}
         return _dump(registration).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Decode what :meth:`encode` wrote."""
         with _decoding("broker", data) as json_:
-            disque = json_.get("disque")
+            disque, disque_tls = json_.get("disque"), json_.get("disque_tls")
             return cls(
                 host=str(json_["host"]),
                 port=int(json_["port"]),
@@ -151,6 +156,9 @@ class BrokerNode(NamedTuple):
                 is_full=bool(json_.get("full", False)),
                 machine=str(json_.get("machine", "")),
                 disque=(str(disque["host"]), int(disque["port"])) if disque else None,
+                disque_tls=(
+                    (str(disque_tls["host"]), int(disque_tls["port"])) if disque_tls else None
+                ),
             )
 
 

@@ -11,7 +11,7 @@ import pytest
 from qbus.broker.disque import connection as module
 from qbus.broker.disque import resp
 from qbus.broker.disque.connection import Client, Reply
-from qbus.broker.disque.listener import DisqueListener, Limits
+from qbus.broker.disque.listener import DisqueListener, Entrance, Limits
 from qbus.broker.net.listener import bind
 from qbus.broker.net.memory_budget import MemoryBudget
 from qbus.config import Address
@@ -61,7 +61,9 @@ class Served:
         self.commands = Commands()
         sock, address = bind(Address("127.0.0.1", 0))
         self.budget = MemoryBudget(budget)
-        self.listener = DisqueListener(sock, address, self.commands, limits, self.budget)
+        self.listener = DisqueListener(
+            [Entrance(sock, address)], self.commands, limits, self.budget
+        )
         self._writers: list[asyncio.StreamWriter] = []
 
     async def connect(self) -> "Peer":
