@@ -14,8 +14,10 @@ only quotas of that user, and of addresses, hold there.
 
 import logging
 from collections.abc import Callable, Iterable
+from struct import Struct
 from typing import Final, NamedTuple
 
+from qbus.errors import WireError
 from qbus.metadata.client_quotas import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -33,6 +35,9 @@ MAX_METERS: Final = 10_000
 """How many meters of one kind there may be."""
 
 _WARNING_INTERVAL_S: Final = 60.0
+
+_CLIENT_ID_AT: Final = 8
+_LENGTH: Final = Struct(">h")
 
 
 class Windows(NamedTuple):
@@ -117,6 +122,7 @@ class ConnectionQuotas:
     """What the requests of one connection count against, while nothing changes.
 
     ``client_field`` is the client id as it stands in requests: its length and its bytes.
+    ``is_unlimited``: there is nothing to count.
     ``is_produce_known``: a produce of this connection was let through before.
     ``is_prepaid``: the produce that waits in the connection was counted when it came.
     """
@@ -127,6 +133,7 @@ class ConnectionQuotas:
         "generation",
         "is_prepaid",
         "is_produce_known",
+        "is_unlimited",
         "mutation",
         "principal",
         "produce",
@@ -144,6 +151,7 @@ class ConnectionQuotas:
         self.client_field = client_field
         self.generation = generation
         self.produce, self.fetch, self.request, self.mutation = meters
+        self.is_unlimited = not any(meters)
         self.is_produce_known = False
         self.is_prepaid = False
 
@@ -190,21 +198,21 @@ class ClientQuotas:
         if sum(kind.let_go_rested(now) for kind in self.kinds):
             self._generation += 1  # connections that still know such a meter look again
 
-    def of(self, peer: Peer, client_field: bytes, now: float) -> ConnectionQuotas:
-        """What a request on ``peer`` counts against.
+    def of(self, peer: Peer, frame: memoryview, now: float) -> ConnectionQuotas:
+        """What a request on ``peer`` counts against; the client id is read from its header.
 
-        client_field: the client id as it stands in the request: its length, which is negative for
-            none, and its bytes.
+        Raises:
+            WireError: it has none.
         """
         known = peer.quota
-        if (
-            isinstance(known, ConnectionQuotas)
-            and known.generation == self._generation
-            and known.client_field == client_field
-            and known.principal == peer.principal
-        ):
-            return known
-        found = self._look_up(peer.principal, client_field, now)
+        if isinstance(known, ConnectionQuotas) and known.generation == self._generation:
+            field = known.client_field
+            if (
+                known.principal is peer.principal
+                and bytes(frame[_CLIENT_ID_AT : _CLIENT_ID_AT + len(field)]) == field
+            ):
+                return known
+        found = self._look_up(peer.principal, _client_field(frame), now)
         if isinstance(known, ConnectionQuotas) and known.produce is found.produce:
             found.is_produce_known = known.is_produce_known
             found.is_prepaid = known.is_prepaid
@@ -220,6 +228,15 @@ class ClientQuotas:
                 if applied is not None:
                     meters[place] = kind.get(applied.sharers, applied.bound, now)
         return ConnectionQuotas(principal, client_field, self._generation, meters)
+
+
+def _client_field(frame: memoryview) -> bytes:
+    """The client id as it stands in a request: its length, negative for none, and its bytes."""
+    begin = _CLIENT_ID_AT + _LENGTH.size
+    if len(frame) < begin:
+        raise WireError("a request ends within its header")
+    size: int = _LENGTH.unpack_from(frame, _CLIENT_ID_AT)[0]
+    return bytes(frame[_CLIENT_ID_AT : begin + max(size, 0)])
 
 
 def labels(sharers: Sharers) -> Iterable[str]:

@@ -5,9 +5,11 @@ default, or any. Entities must match all filters, and in a strict request have n
 answer is what this broker has in force.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from qbus.errors import ApiError
+from qbus.metadata.client_quotas import QuotaEntity
 from qbus.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -37,14 +39,12 @@ def handle(
             error_code=error.code, error_message=error.message, entries=None
         )
     return DescribeClientQuotasResponse(
-        error_message=None,
-        entries=[
-            EntryData(
-                entity=[
-                    EntityData(entity_type=kind, entity_name=name) for kind, name in parts(one)
-                ],
-                values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
-            )
-            for one, values in found
-        ],
+        error_message=None, entries=[_entry(entity, values) for entity, values in found]
+    )
+
+
+def _entry(entity: QuotaEntity, values: Mapping[str, float]) -> EntryData:
+    return EntryData(
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in parts(entity)],
+        values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
     )
