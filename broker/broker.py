@@ -23,6 +23,7 @@ from .metrics import Metrics
 from .partition.replica_manager import ReplicaManager
 from .producer_ids import ProducerIds
 from .queues import QueueService
+from .quotas import ClientQuotas, ConnectionRates
 from .share import ShareCoordinator
 from .telemetry import ClientTelemetry
 from .transaction import TransactionCoordinator
@@ -36,8 +37,9 @@ class Broker:
     """One broker: its configuration, metadata, partitions and groups.
 
     :func:`~qbus.broker.startup.running_broker` makes one. ``registration`` is what other brokers
-    know of it. ``disque`` has the queues of jobs, where they are served. ``is_over`` is set when it
-    cannot keep its promises any more: its session has ended, or its registration is gone.
+    know of it. ``disque`` has the queues of jobs, where they are served. ``quotas`` are those of
+    clients, and ``connection_rates`` of addresses. ``is_over`` is set when it cannot keep its
+    promises any more: its session has ended, or its registration is gone.
     """
 
     config: BrokerConfig
@@ -62,6 +64,8 @@ class Broker:
     registration: BrokerNode
     is_over: asyncio.Event
     disque: "DisqueService | None" = None
+    quotas: ClientQuotas = field(default_factory=ClientQuotas)
+    connection_rates: ConnectionRates = field(default_factory=ConnectionRates)
     telemetry: ClientTelemetry = field(init=False)
 
     def __post_init__(self) -> None:

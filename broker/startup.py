@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from qbus._version import __version__
@@ -61,6 +62,8 @@ from .partition_fold import PartitionFold
 from .producer_ids import ProducerIds
 from .queues import QueueService
 from .queues.metrics import register_metrics as register_queue_metrics
+from .quotas.metrics import register_metrics as register_quota_metrics
+from .quotas.service import follow_quotas
 from .replicator.lazy_fetchers import LazyFetchers
 from .share import ShareCoordinator
 from .transaction import TransactionCoordinator
@@ -269,8 +272,11 @@ def _complete(
     jobs: Address | None,
     stopping: AsyncExitStack,
 ) -> None:
-    """Add what stands on all the rest: compaction, transactions, metrics, queues of jobs."""
+    """Add what stands on all the rest: compaction, transactions, quotas, metrics, jobs."""
     peers.serve(broker)
+    broker.quotas, broker.connection_rates = follow_quotas(
+        broker.config, broker.metadata, broker.replicas.tasks
+    )
     stopping.push_async_callback(asyncio.to_thread, broker.cleaner.stop)
     broker.cleaner.start()
     _register_metrics(broker, detector)
@@ -490,6 +496,7 @@ def _register_metrics(broker: Broker, detector: FailureDetector) -> None:
     _register_record_metrics(metrics, broker.delays, broker.queues, tasks, broker.clock)
     _register_share_metrics(metrics, broker.shares, broker.share_sessions)
     register_transaction_metrics(metrics, broker.transactions)
+    register_quota_metrics(metrics, broker.quotas, broker.connection_rates, perf_counter)
     register_internal_log_metrics(metrics, [broker.transactions.log, *broker.groups.logs])
     broker.telemetry.register(metrics)
 

@@ -6,6 +6,7 @@ from qbus.errors import ApiError, ErrorCode
 
 from ..authorization import OPERATIONS, Authorizer, Operation, Resource, ResourceType, bits
 from ..net.peer import Peer, Principal
+from .throttling import UNLIMITED, Charge
 
 _REFUSALS: Final = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -18,7 +19,7 @@ _REFUSALS: Final = {
 class RequestContext:
     """One request's header, where it came from, and what its sender may do."""
 
-    __slots__ = ("_authorizer", "api_key", "api_version", "client_id", "peer")
+    __slots__ = ("_authorizer", "api_key", "api_version", "charge", "client_id", "peer")
 
     def __init__(
         self,
@@ -27,12 +28,17 @@ class RequestContext:
         client_id: str | None,
         peer: Peer,
         authorizer: Authorizer | None = None,
+        charge: Charge | None = None,
     ) -> None:
-        """Without an ``authorizer`` everything is allowed."""
+        """Without an ``authorizer`` everything is allowed.
+
+        ``charge``: what counts the request against quotas, if there are any.
+        """
         self.api_key = api_key
         self.api_version = api_version
         self.client_id = client_id
         self.peer = peer
+        self.charge = charge
         self._authorizer = authorizer
 
     @property
@@ -80,3 +86,29 @@ class RequestContext:
         """What the client may do to a resource, as a set of bits (KIP-430)."""
         operations = OPERATIONS[resource.type]
         return bits(operation for operation in operations if self.allows(operation, resource))
+
+    # Quotas
+
+    @property
+    def fetch_limit(self) -> int:
+        """How many bytes of records a fetch may bring, besides its first batch."""
+        return UNLIMITED if self.charge is None else self.charge.fetch_limit
+
+    def exempt_from_quotas(self) -> None:
+        """Do not count the request: another broker sent it, and was found to be one."""
+        if self.charge is not None:
+            self.charge.exempt()
+
+    def change_partitions(self, count: int, *, strict: bool) -> None:
+        """Count the creation or deletion of ``count`` partitions (KIP-599).
+
+        Raises:
+            ApiError: THROTTLING_QUOTA_EXCEEDED, in a ``strict`` request while the quota is used up.
+        """
+        if self.charge is not None:
+            self.charge.change(count, strict=strict)
+
+    def change_partitions_back(self, count: int) -> None:
+        """Do not count a change that did not come about."""
+        if self.charge is not None:
+            self.charge.change_back(count)

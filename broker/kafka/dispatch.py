@@ -28,8 +28,10 @@ from ..net.connection import CloseConnection, Reply
 from ..net.peer import Peer
 from ..net.transport import Part
 from ..partition.purgatory import Delayed
+from ..quotas.stopwatch import measured
 from .context import RequestContext
 from .lean import LEAN
+from .throttling import UNLIMITED, Charge, begin_charge
 
 if TYPE_CHECKING:
     from ..broker import Broker
@@ -89,6 +91,7 @@ class Dispatcher:
         self._handlers: dict[int, tuple[Api, Handler]] = {}
         self._lean = LEAN if authorizer is None else {}
         self._requests = broker.metrics.requests
+        self._quotas = broker.quotas
 
     def __call__(self, peer: Peer, frame: memoryview) -> list[Part] | Reply | None:
         """Answer one request.
@@ -100,7 +103,10 @@ class Dispatcher:
             CloseConnection: there is no answer that the client would understand.
         """
         started = perf_counter()
-        lean = self._answer_lean(frame, started)
+        charge = None
+        if self._quotas.is_active:
+            charge = begin_charge(self._quotas, peer, frame, started)
+        lean = self._answer_lean(frame, started, charge)
         if lean is not None:
             return lean
         header, position = decode_request_header(frame)
@@ -110,7 +116,7 @@ class Dispatcher:
         # librdkafka 2.16 sends some bytes too many with Metadata for all topics; Kafka lets it.
         request = decode(api.request, header.api_version, frame, position, exact=False)
         context = RequestContext(
-            header.api_key, header.api_version, header.client_id, peer, self._authorizer
+            header.api_key, header.api_version, header.client_id, peer, self._authorizer, charge
         )
         try:
             response = handler(self._broker, context, request)
@@ -118,17 +124,16 @@ class Dispatcher:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a handler does, the broker goes on
             response = self._failure(api, error)
-        if response is None:
-            self._requests.observe(header.api_key, started)
-            return None
         if isinstance(response, Struct):
-            return self._finish(header, response, started)
-        if isinstance(response, Delayed):
-            return self._later(api, header, response, started)
-        # A coroutine; one that is compiled is no types.CoroutineType.
-        return self._later(api, header, asyncio.ensure_future(response), started)
+            return self._finish(header, response, started, charge)
+        if response is None:
+            self._finish_silent(header, started, charge)
+            return None
+        return self._later(api, header, response, started, charge)
 
-    def _answer_lean(self, frame: memoryview, started: float) -> list[Part] | Reply | None:
+    def _answer_lean(
+        self, frame: memoryview, started: float, charge: Charge | None
+    ) -> list[Part] | Reply | None:
         """The answer to a request that the lean way is for."""
         if len(frame) < _KEY_SIZE or frame[0]:
             return None
@@ -137,15 +142,23 @@ class Dispatcher:
         if lean is None:
             return None
         try:
-            answer = lean(self._broker, frame)
+            limit = UNLIMITED if charge is None else charge.fetch_limit
+            answer = lean(self._broker, frame, limit)
         except Exception as error:  # noqa: BLE001 - as of any handler
             header, _ = decode_request_header(frame)
-            return self._finish(header, self._failure(API[ApiKey(key)], error), started)
+            return self._finish(header, self._failure(API[ApiKey(key)], error), started, charge)
         if answer is None:
             return None
-        if isinstance(answer, list):
-            self._requests.observe(key, started)
-            return answer
+        if not isinstance(answer, list):
+            return self._later_lean(key, answer, started, charge)
+        self._requests.observe(key, started)
+        return answer if charge is None else charge.settle_lean(frame, answer)
+
+    def _later_lean(
+        self, key: int, answer: Delayed[list[Part]], started: float, charge: Charge | None
+    ) -> Reply:
+        if charge is not None:
+            charge.pause()
 
         def to_parts(future: Later) -> list[Part]:
             if future.cancelled():
@@ -157,27 +170,54 @@ class Dispatcher:
                 raise CloseConnection(f"a plain request failed: {error}")
             self._requests.observe(key, started)
             parts: list[Part] = future.result()
+            if charge is not None:
+                charge.resume()
+                return charge.settle_lean(None, parts)
             return parts
 
         return PendingReply(answer, to_parts, exclusive=False)
 
-    def _later(self, api: Api, header: RequestHeader, future: Later, started: float) -> Reply:
-        is_delayed = isinstance(future, Delayed)
+    def _later(
+        self,
+        api: Api,
+        header: RequestHeader,
+        pending: Any,
+        started: float,
+        charge: Charge | None,
+    ) -> Reply:
+        """``pending``: a delayed answer, or a coroutine; one that is compiled is no Coroutine."""
+        is_delayed = isinstance(pending, Delayed)
+        if charge is not None:
+            charge.pause()
+            if hasattr(pending, "send"):
+                pending = measured(charge, pending)
+        later: Later = pending if is_delayed else asyncio.ensure_future(pending)
 
         def to_parts(future: Later) -> list[Part]:
+            if charge is not None:
+                charge.resume()
             response = self._outcome(api, future)
             if response is None:  # the client wants no answer
-                self._requests.observe(header.api_key, started)
+                self._finish_silent(header, started, charge)
                 return []
             waited_s = future.waited_s if isinstance(future, Delayed) else 0.0
-            return self._finish(header, response, started + waited_s)
+            return self._finish(header, response, started + waited_s, charge)
 
-        return PendingReply(future, to_parts, exclusive=not is_delayed)
+        return PendingReply(later, to_parts, exclusive=not is_delayed)
 
-    def _finish(self, header: RequestHeader, response: Any, started: float) -> list[Part]:
+    def _finish_silent(self, header: RequestHeader, started: float, charge: Charge | None) -> None:
+        self._requests.observe(header.api_key, started)
+        if charge is not None:
+            charge.settle_silent()
+
+    def _finish(
+        self, header: RequestHeader, response: Any, started: float, charge: Charge | None = None
+    ) -> list[Part]:
         key, version, correlation_id, _ = header
         try:
             parts = encode_response(key, version, correlation_id, response)
+            if charge is not None:
+                parts = charge.settle(header, response, parts)
         except WireError as error:  # a defect of ours: there is no response that could say so
             _log.exception("a response cannot be written")
             self._requests.failures += 1

@@ -36,7 +36,11 @@ _ATTRIBUTES_AT: Final = 22  # their low byte
 _TRANSACTIONAL: Final = 0x10
 
 
-def produce(broker: "Broker", frame: memoryview) -> Parts | Delayed[Parts] | None:
+def produce(
+    broker: "Broker",
+    frame: memoryview,
+    _limit: int,
+) -> Parts | Delayed[Parts] | None:
     """Append the one batch of a Produce request, and answer as ``acks`` asks for."""
     request = read_produce(frame)
     if request is None:
@@ -133,8 +137,11 @@ class DelayedAnswer(Delayed[Parts]):
         self.acknowledged(None, ErrorCode.REQUEST_TIMED_OUT)
 
 
-def fetch(broker: "Broker", frame: memoryview) -> Parts | None:
-    """Read the one partition of a Fetch request, if what is asked for can be sent at once."""
+def fetch(broker: "Broker", frame: memoryview, limit: int) -> Parts | None:
+    """Read the one partition of a Fetch request, if what is asked for can be sent at once.
+
+    limit: how many bytes of records the client's quota leaves, besides the first batch.
+    """
     request = read_fetch(frame)
     if request is None:
         return None
@@ -153,8 +160,9 @@ def fetch(broker: "Broker", frame: memoryview) -> Parts | None:
         stable = partition.committed_end
     if not log_start <= offset < high_watermark:
         return None
-    records = _cached(partition, offset, min(partition_most, most, replicas.fetch_max_bytes))
-    if records is None or len(records) < least:
+    most = min(partition_most, most, replicas.fetch_max_bytes, limit)
+    records = _cached(partition, offset, most)
+    if records is None or len(records) < min(least, limit):
         return None
     size = len(records)
     partition.bytes_out += size
@@ -184,7 +192,7 @@ def _cached(partition: Partition, offset: int, most: int) -> Region | bytes | No
         return None
 
 
-Answer = Callable[["Broker", memoryview], Parts | Delayed[Parts] | None]
+Answer = Callable[["Broker", memoryview, int], Parts | Delayed[Parts] | None]
 
 LEAN: Final[dict[int, Answer]] = (
     {ApiKey.PRODUCE.value: produce, ApiKey.FETCH.value: fetch} if IS_BUILT else {}

@@ -257,6 +257,8 @@ class Charge:
             self._slow_down_fetch(owes_s, now)
 
     def _slow_down_fetch(self, seconds: float, now: float) -> None:
+        # What takes longer is still owed then; the consumer's heartbeats must not wait so long.
+        seconds = min(seconds, self._quotas.burst_s)
         self._quotas.fetch.count_throttled(seconds)
         self._until = max(self._until, now + seconds)
 

@@ -160,6 +160,7 @@ class ClientQuotas:
     """All quotas of clients, and who has used how much of them.
 
     ``is_active``: any user or client has a quota; while it is false, nothing has to be counted.
+    ``window_s`` is one window, ``burst_s`` how many seconds' worth may be used at once.
     """
 
     def __init__(
@@ -173,6 +174,7 @@ class ClientQuotas:
         windows = windows or Windows()
         burst_s = windows.burst_s
         self.window_s = windows.size_s
+        self.burst_s = burst_s
         self.is_active = False
         self._is_exempt = is_exempt
         self._table = QuotaTable({})

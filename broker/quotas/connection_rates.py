@@ -15,7 +15,9 @@ MAX_ADDRESSES = 100_000
 class ConnectionRates:
     """Decides who may connect now."""
 
-    def __init__(self, burst_s: float, longest_s: float, most: int = MAX_ADDRESSES) -> None:
+    def __init__(
+        self, burst_s: float = 10.0, longest_s: float = 1.0, most: int = MAX_ADDRESSES
+    ) -> None:
         """``longest_s``: how long a refused connection stays open, at most. ``most``: meters."""
         self._burst_s = burst_s
         self._longest_s = longest_s

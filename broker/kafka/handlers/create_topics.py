@@ -1,15 +1,16 @@
 """CreateTopics (key 19): topics with partitions, replicas and configuration of one's own.
 
 -1 partitions or replicas: the broker's defaults (KIP-464). Version 5 answers with what was made
-(KIP-525), 7 with the topic's id. A name that comes twice is INVALID_REQUEST. The answer waits until
-this broker knows the topics, whatever ``timeout_ms`` says: that takes milliseconds. A few
-partitions can be used here by then; the logs of hundreds are made afterwards, as Kafka makes all.
+(KIP-525), 6 knows of quotas of such changes (KIP-599), 7 answers with the topic's id. A name that
+comes twice is INVALID_REQUEST. The answer waits until this broker knows the topics, whatever
+``timeout_ms`` says: that takes milliseconds. A few partitions can be used here by then; the logs of
+hundreds are made afterwards, as Kafka makes all.
 """
 
 import logging
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qbus.config import TOPIC_CONFIG, TopicConfig
 from qbus.errors import ApiError, ErrorCode
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_FIRST_WITH_QUOTAS: Final = 6
+
 
 async def handle(
     broker: "Broker", context: RequestContext, request: CreateTopicsRequest
@@ -50,13 +53,21 @@ async def handle(
             try:
                 if not may_create_all:
                     context.authorize(Operation.CREATE, topic_resource(topic.name))
-                new.append(_to_create(topic))
+                wanted = _to_create(topic)
+                if not request.validate_only and topic.name not in broker.metadata.topics:
+                    context.change_partitions(
+                        partitions_of(broker, wanted),
+                        strict=context.api_version >= _FIRST_WITH_QUOTAS,
+                    )
+                new.append(wanted)
             except ApiError as error:
                 results[topic.name] = _refuse(topic.name, error)
     plans = await broker.controller.create_topics(new, validate_only=request.validate_only)
     for wanted, plan in zip(new, plans, strict=True):
         if isinstance(plan, ApiError):
             results[wanted.name] = _refuse(wanted.name, plan)
+            if not request.validate_only and wanted.name not in broker.metadata.topics:
+                context.change_partitions_back(partitions_of(broker, wanted))
         else:
             results[wanted.name] = _describe(broker, wanted.name, plan)
             if request.validate_only:
@@ -64,6 +75,13 @@ async def handle(
             else:
                 log_created(wanted.name, plan, context)
     return CreateTopicsResponse(topics=[results[name] for name in count])
+
+
+def partitions_of(broker: "Broker", topic: NewTopic) -> int:
+    """How many partitions a topic is to have, for the quota of such changes."""
+    if topic.assignment:
+        return len(topic.assignment)
+    return topic.partitions if topic.partitions > 0 else broker.config.num_partitions
 
 
 def log_created(name: str, plan: TopicPlan, context: RequestContext) -> None:

@@ -3,7 +3,7 @@
 Up to version 5 they are named by name; from 6 on each is named by name or by id (KIP-516), and is
 answered with both. A topic that comes twice, or is named both ways, is INVALID_REQUEST. Where
 ``delete.topic.enable`` is off, TOPIC_DELETION_DISABLED, which version 3 brought; before,
-INVALID_REQUEST.
+INVALID_REQUEST. Version 5 knows of quotas of such changes (KIP-599).
 """
 
 import logging
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _FIRST_WITH_DISABLED = 3
+_FIRST_WITH_QUOTAS = 5
 _FIRST_WITH_TOPIC_IDS = 6
 
 
@@ -53,6 +54,9 @@ async def handle(
             context.authorize(Operation.DELETE, topic_resource(name))
             if times[name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
+            context.change_partitions(
+                _partitions(broker, name), strict=context.api_version >= _FIRST_WITH_QUOTAS
+            )
         except ApiError as error:
             _refuse(result, error)
         else:
@@ -62,6 +66,7 @@ async def handle(
         result.name = name
         if isinstance(outcome, ApiError):
             _refuse(result, outcome)
+            context.change_partitions_back(_partitions(broker, name))
         else:
             result.topic_id = outcome.id
             _log.info("topic %s is deleted by %s", name, context.sender)
@@ -80,6 +85,12 @@ def _resolve(broker: "Broker", topic: DeleteTopicState) -> str:
     if name is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic of that id")
     return name
+
+
+def _partitions(broker: "Broker", name: str) -> int:
+    """How many partitions the topic has, for the quota of such changes."""
+    topic = broker.metadata.topics.get(name)
+    return 0 if topic is None else len(topic.partitions)
 
 
 def _name_of(broker: "Broker", topic: DeleteTopicState) -> str | None:

@@ -80,14 +80,14 @@ def handle(
     if (
         reader.failed
         or fetch.redirected
-        or reader.size >= request.min_bytes
+        or reader.size >= fetch.min_bytes
         or request.max_wait_ms <= 0
         or not fetch.targets
     ):
         reader.count()
         return response
     delayed = fetch.delayed(response)
-    delayed.wait(reader.size, request.min_bytes, request.max_wait_ms / 1000)
+    delayed.wait(reader.size, fetch.min_bytes, request.max_wait_ms / 1000)
     return delayed
 
 
@@ -104,6 +104,7 @@ class _Fetch:
         "_of_leader",
         "_rack",
         "_version",
+        "min_bytes",
         "reader",
         "redirected",
         "targets",
@@ -122,7 +123,9 @@ class _Fetch:
             self._make = CommittedFetchTarget
         self._of_leader = not request.rack_id
         self._rack = request.rack_id if broker.config.replica_selector_class else ""
-        self._max_bytes = min(request.max_bytes, broker.replicas.fetch_max_bytes)
+        limit = context.fetch_limit
+        self._max_bytes = min(request.max_bytes, broker.replicas.fetch_max_bytes, limit)
+        self.min_bytes = min(request.min_bytes, limit)
         self.reader = FetchReader(self._max_bytes)
         self.redirected = False
         self.targets: list[FetchTarget] = []
@@ -207,6 +210,7 @@ def _handle_replica(
     """
     if not context.allows(Operation.CLUSTER_ACTION, CLUSTER):
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    context.exempt_from_quotas()
     replicas = broker.replicas
     now = broker.clock.monotonic()
     try:

@@ -113,6 +113,7 @@ async def _create_and_answer(
     outcomes = await broker.controller.create_topics([NewTopic(name) for name in names])
     for name, outcome in zip(names, outcomes, strict=True):
         if not isinstance(outcome, ApiError):
+            context.change_partitions(len(outcome.assignment), strict=False)
             log_created(name, outcome, context)
     failed = {
         name: outcome.code if outcome.code in _TOLD else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
