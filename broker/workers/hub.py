@@ -12,9 +12,11 @@ from contextlib import AsyncExitStack
 from qbus.config import BrokerConfig
 from qbus.metadata import SessionState
 from qbus.metadata.serving import StoreServer
+from qbus.service.prometheus import PageSecurity
 from qbus.service.prometheus import serve as serve_metrics
 
 from ..metadata.store import embedded_store
+from ..metrics_page import page_tls
 from ..startup import make_directory
 from .metrics import WorkersMetrics, WorkerState
 from .worker import tell_ready
@@ -59,7 +61,12 @@ class _Hub:
             address = self._config.metrics_address
             if address is not None:
                 # The workers' own have the same names.
-                cleanup.callback(serve_metrics(self._metrics, *address, of_process=False))
+                config = self._config
+                decide = self._metrics.decide if config.metrics_authenticates else None
+                security = PageSecurity(page_tls(config), decide)
+                cleanup.callback(
+                    serve_metrics(self._metrics, *address, of_process=False, security=security)
+                )
             self._lifeline.setblocking(False)
             loop.add_reader(self._lifeline, self._listen)
             tell_ready(self._lifeline)

@@ -1,12 +1,18 @@
 """The metrics of all workers as one: each sample with the node id of its broker."""
 
+import asyncio
 import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import TYPE_CHECKING
-from urllib.request import ProxyHandler, build_opener
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+from qbus.service.http import FORWARDED, Caller, authorization
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -47,6 +53,7 @@ class WorkersMetrics:
             Metric,
         )
 
+        ask = partial(_ask, authorization.get())
         workers = sorted(self.workers.values(), key=lambda worker: worker.node_id)
         up = GaugeMetricFamily("qbus_worker_up", "1 if the broker answers.", labels=["broker"])
         restarts = CounterMetricFamily(
@@ -54,7 +61,7 @@ class WorkersMetrics:
         )
         families: dict[str, Metric] = {}
         with ThreadPoolExecutor(max(len(workers), 1)) as pool:
-            for worker, answer in zip(workers, pool.map(_ask, workers), strict=True):
+            for worker, answer in zip(workers, pool.map(ask, workers), strict=True):
                 broker = str(worker.node_id)
                 up.add_metric([broker], answer is not None)
                 restarts.add_metric([broker], worker.restarts)
@@ -70,15 +77,42 @@ class WorkersMetrics:
         yield from families.values()
 
 
-def _ask(worker: WorkerState) -> "list[Metric] | None":
+    async def decide(self, _: Caller) -> HTTPStatus:
+        """Whether a caller may read metrics: as one of the workers says."""
+        header = authorization.get()
+        for worker in sorted(self.workers.values(), key=lambda worker: worker.node_id):
+            status = await asyncio.to_thread(_decide, header, worker)
+            if status is not None:
+                return status
+        return HTTPStatus.SERVICE_UNAVAILABLE
+
+
+def _decide(header: tuple[str, str], worker: WorkerState) -> HTTPStatus | None:
+    """What a worker's page answers to whoever says that; None: it does not answer."""
+    try:
+        with _OPENER.open(_request(header, worker, "favicon.ico"), timeout=_PATIENCE_S) as answer:
+            return HTTPStatus(answer.status)
+    except HTTPError as error:
+        with error:
+            return HTTPStatus(error.code)
+    except (OSError, HTTPException, ValueError):
+        return None
+
+
+def _request(header: tuple[str, str], worker: WorkerState, path: str) -> Request:
+    credentials, host = header
+    headers = {"Authorization": credentials, FORWARDED: host} if host else {}
+    return Request(f"http://127.0.0.1:{worker.port}/{path}", headers=headers)
+
+
+def _ask(header: tuple[str, str], worker: WorkerState) -> "list[Metric] | None":
     """The families of a worker; None: it does not answer, or not as one."""
     from prometheus_client.parser import (  # noqa: PLC0415 - only where metrics are served
         text_string_to_metric_families,
     )
 
-    url = f"http://127.0.0.1:{worker.port}/metrics"
     try:
-        with _OPENER.open(url, timeout=_PATIENCE_S) as answer:
+        with _OPENER.open(_request(header, worker, "metrics"), timeout=_PATIENCE_S) as answer:
             return list(text_string_to_metric_families(answer.read().decode()))
     except (OSError, HTTPException, ValueError):
         return None

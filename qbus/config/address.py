@@ -131,3 +131,17 @@ def parse_disque(text: str) -> ListenerInfo:
 def parse_disque_address(text: str) -> Address:
     """Parse the address of a listener for jobs. Raises ValueError."""
     return parse_disque(text).address
+
+
+def parse_page(text: str) -> tuple[Address, bool]:
+    """Parse where a page is served: ``host:port``, ``http://host:port`` or ``https://host:port``.
+
+    Returns the address, and whether it is encrypted.
+
+    Raises:
+        ValueError: the text has another form; the message says which one is expected.
+    """
+    scheme, separator, rest = text.strip().rpartition("://")
+    if separator and scheme.lower() not in {"http", "https"}:
+        raise ValueError("host:port, http://host:port or https://host:port")
+    return parse_address(rest), scheme.lower() == "https"

@@ -182,7 +182,8 @@ class BrokerConfig(
                 f"expected {error}"
             ) from None
         self._check_names({one.name for one in listeners})
-        for one in (*listeners, *self.disque_listeners):
+        page = self.metrics_listener
+        for one in (*listeners, *self.disque_listeners, *([page] if page else [])):
             self._check_protocol(one)
         if not self.allow_insecure:
             self._refuse_open_listeners(listeners)
@@ -247,6 +248,15 @@ class BrokerConfig(
         return any(map(self.listener_authenticates, self.kafka_listeners))
 
     @property
+    def metrics_authenticates(self) -> bool:
+        """Whether nobody can read metrics who has not authenticated."""
+        page = self.metrics_listener
+        own = self.for_listener("METRICS")
+        return self.metrics_authentication == "basic" or (
+            page is not None and page.protocol.is_encrypted and own.ssl_client_auth == "required"
+        )
+
+    @property
     def disque_authenticates(self) -> bool:
         """Whether clients of jobs authenticate as users."""
         stated = self.disque_sasl_enable
@@ -279,6 +289,13 @@ class BrokerConfig(
                         "state disque.requirepass or disque.sasl.enable=true, or use DISQUES with "
                         "ssl.client.auth=required",
                     )
+        page = self.metrics_listener
+        if page is not None and not self.metrics_authenticates:
+            _refuse_open(
+                f"metrics.listen={self.metrics_listen}",
+                page.address,
+                "state metrics.authentication=basic, best with https://",
+            )
 
 
 def _refuse_open(what: str, address: Address, remedy: str) -> None:

@@ -7,9 +7,9 @@ from qbus.config.address import (
     ListenerInfo,
     SecurityProtocol,
     is_disque,
-    parse_address,
     parse_disque,
     parse_endpoint,
+    parse_page,
 )
 from qbus.config.settings import Settings, boolean, integer, long, string, strings, unset
 from qbus.config.types import ConfigType
@@ -69,9 +69,9 @@ def _limits_of_addresses(items: tuple[str, ...]) -> None:
             raise ValueError("addresses with their limits, as 10.0.0.1:100,10.0.0.2:20")
 
 
-def _maybe_address(text: str) -> None:
+def _maybe_page(text: str) -> None:
     if text:
-        parse_address(text)
+        parse_page(text)
 
 
 def _maybe_disque(text: str) -> None:
@@ -127,9 +127,18 @@ class NetworkKeys(Settings):
     )
     metrics_listen = string(
         "",
-        "The address that serves Prometheus metrics, as host:port. Empty: metrics are not served.",
+        "The address that serves Prometheus metrics, as host:port, or with TLS as "
+        "https://host:port. Empty: metrics are not served.",
         static=True,
-        check=_maybe_address,
+        check=_maybe_page,
+    )
+    metrics_authentication = string(
+        "none",
+        "How clients of metrics.listen say who they are: basic, with the name and the password of "
+        "a user of SASL, who needs DESCRIBE on the cluster; or none. With TLS, "
+        "listener.name.metrics.ssl.client.auth=required asks for certificates instead.",
+        static=True,
+        choices=("none", "basic"),
     )
     socket_request_max_bytes = integer(
         100 * _MIB,
@@ -328,7 +337,16 @@ class NetworkKeys(Settings):
     @property
     def metrics_address(self) -> Address | None:
         """The address that serves metrics, if any."""
-        return parse_address(self.metrics_listen) if self.metrics_listen else None
+        return parse_page(self.metrics_listen)[0] if self.metrics_listen else None
+
+    @property
+    def metrics_listener(self) -> ListenerInfo | None:
+        """The same as a listener, whose name is METRICS."""
+        if not self.metrics_listen:
+            return None
+        address, is_encrypted = parse_page(self.metrics_listen)
+        protocol = SecurityProtocol.SSL if is_encrypted else SecurityProtocol.PLAINTEXT
+        return ListenerInfo("METRICS", protocol, address)
 
     @staticmethod
     def _without_jobs(listeners: Iterable[str]) -> list[str]:

@@ -8,7 +8,6 @@ place of the oldest that has not sent its request yet, so that idle ones keep no
 
 import asyncio
 import base64
-import binascii
 import logging
 import re
 import socket
@@ -16,6 +15,7 @@ import ssl
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final, NamedTuple
@@ -106,22 +106,40 @@ def basic_credentials(header: str) -> tuple[str, str] | None:
         return None
     try:
         text = base64.b64decode(token.strip(), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError, ValueError):
+    except ValueError:
         return None
     user, colon, password = text.partition(":")
     return (user, password) if colon else None
 
 
-Decide = Callable[[str, str, str], Awaitable[HTTPStatus]]
-"""Tells by user, password and address whether somebody may see the page: OK or FORBIDDEN, or
-UNAUTHORIZED for a wrong password. It is awaited in the server's thread."""
+class Caller(NamedTuple):
+    """Who asks: the address, what it says of itself, and its certificate in DER, if it has any."""
+
+    host: str
+    user: str | None = None
+    password: str | None = None
+    certificate: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"Caller({self.host})"
+
+
+Decide = Callable[[Caller], Awaitable[HTTPStatus]]
+"""Tells whether somebody may see the page: OK, UNAUTHORIZED for whoever has not said who it is, or
+in vain, or FORBIDDEN. It is awaited in the server's thread."""
+
+FORWARDED: Final = "x-qbus-client"
+"""The header in which a process that asks for somebody else says the address of that one."""
+
+authorization: ContextVar[tuple[str, str]] = ContextVar("authorization", default=("", ""))
+"""Header ``Authorization`` of the request that is answered, and the address it came from."""
 
 
 class PageServer:
     """Serves one page, which ``render`` makes, in a thread, of each request.
 
     ``tls`` makes the context of a connection; None: nothing is encrypted. ``decide``: None: anybody
-    may see the page.
+    may see the page. ``is_inner``: only another process of this program asks, for others.
     """
 
     def __init__(
@@ -131,6 +149,7 @@ class PageServer:
         *,
         tls: Callable[[], ssl.SSLContext] | None = None,
         decide: Decide | None = None,
+        is_inner: bool = False,
         request_s: float = REQUEST_S,
         max_connections: int = MAX_CONNECTIONS,
     ) -> None:
@@ -139,6 +158,7 @@ class PageServer:
         self._render = render
         self._tls = tls
         self._decide = decide
+        self._is_inner = is_inner
         self._request_s = request_s
         self._max_connections = max_connections
         self._asking: dict[asyncio.Task[None], None] = {}  # the oldest first
@@ -217,7 +237,7 @@ class PageServer:
                 request = await _read_request(reader)
                 patience.reschedule(None)
             self._no_longer_asking()
-            answer = await self._answer(request, host)
+            answer = await self._answer(request, self._caller(request, host, writer))
             async with asyncio.timeout(RESPONSE_S):
                 writer.write(answer.encode(with_body=request.method != "HEAD"))
                 await writer.drain()
@@ -253,16 +273,25 @@ class PageServer:
         )
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
-    async def _answer(self, request: Request, host: str) -> Response:
+    def _caller(self, request: Request, host: str, writer: asyncio.StreamWriter) -> Caller:
+        if self._is_inner:
+            host = request.headers.get(FORWARDED, host)
+        header = request.headers.get("authorization", "")
+        authorization.set((header, host))
+        user, password = basic_credentials(header) or (None, None)
+        encryption: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
+        certificate = None if encryption is None else encryption.getpeercert(True)
+        return Caller(host, user, password, certificate)
+
+    async def _answer(self, request: Request, caller: Caller) -> Response:
         if request.method not in {"GET", "HEAD"}:
             return Response(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, HEAD"})
-        if self._decide is not None:
-            status = await self._admit(self._decide, request, host)
-            if status is HTTPStatus.UNAUTHORIZED:
-                challenge = 'Basic realm="qbus metrics", charset="UTF-8"'
-                return Response(status, headers={"WWW-Authenticate": challenge})
-            if status is not HTTPStatus.OK:
-                return Response(status)
+        status = HTTPStatus.OK if self._decide is None else await _admit(self._decide, caller)
+        if status is HTTPStatus.UNAUTHORIZED:
+            challenge = 'Basic realm="qbus metrics", charset="UTF-8"'
+            return Response(status, headers={"WWW-Authenticate": challenge})
+        if status is not HTTPStatus.OK:
+            return Response(status)
         async with self._rendering:
             try:
                 return await asyncio.to_thread(self._render, request)
@@ -270,15 +299,13 @@ class PageServer:
                 _log.exception("the page of metrics cannot be made")
                 return Response(HTTPStatus.INTERNAL_SERVER_ERROR)
 
-    async def _admit(self, decide: Decide, request: Request, host: str) -> HTTPStatus:
-        credentials = basic_credentials(request.headers.get("authorization", ""))
-        if credentials is None:
-            return HTTPStatus.UNAUTHORIZED
-        try:
-            return await decide(*credentials, host)
-        except Exception:  # noqa: BLE001 - nobody is let in when in doubt
-            _log.exception("it cannot be decided who may see the metrics")
-            return HTTPStatus.SERVICE_UNAVAILABLE
+
+async def _admit(decide: Decide, caller: Caller) -> HTTPStatus:
+    try:
+        return await decide(caller)
+    except Exception:  # noqa: BLE001 - nobody is let in when in doubt
+        _log.exception("it cannot be decided who may see the metrics")
+        return HTTPStatus.SERVICE_UNAVAILABLE
 
 
 async def _read_request(reader: asyncio.StreamReader) -> Request:

@@ -27,11 +27,13 @@ class PageSecurity(NamedTuple):
     """Who may read metrics, and how they are encrypted.
 
     ``tls`` makes the context of a connection; None: nothing is encrypted. ``decide`` tells who may
-    read them, see :data:`.http.Decide`; None: anybody.
+    read them, see :data:`.http.Decide`; None: anybody. ``is_inner``: only another process of this
+    program asks, for others.
     """
 
     tls: "Callable[[], ssl.SSLContext] | None" = None
     decide: Decide | None = None
+    is_inner: bool = False
 
 
 _OPEN = PageSecurity()
@@ -75,6 +77,7 @@ def serve(
         lambda request: render(registry, request),
         tls=security.tls,
         decide=security.decide,
+        is_inner=security.is_inner,
     )
     server.start()
     return server.stop
