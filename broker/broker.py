@@ -9,6 +9,7 @@ from qbus.config import BrokerConfig
 from qbus.metadata import MetadataStore
 from qbus.metadata.znodes import BrokerNode
 
+from .authentication import Authentication
 from .compaction.cleaner import LogCleaner
 from .controller import Controller, announce_stop
 from .delay import DelayService
@@ -63,6 +64,7 @@ class Broker:
     cluster_id: str
     registration: BrokerNode
     is_over: asyncio.Event
+    authentication: Authentication
     disque: "DisqueService | None" = None
     quotas: ClientQuotas = field(default_factory=ClientQuotas)
     connection_rates: ConnectionRates = field(default_factory=ConnectionRates)

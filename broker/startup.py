@@ -18,6 +18,8 @@ from qbus.metadata import MetadataStore, SessionState, StoreError
 from qbus.metadata.znodes import BrokerNode
 from qbus.wire import ApiKey
 
+from .authentication import register_metrics as register_authentication_metrics
+from .authentication import start_authentication
 from .boot import current_boot, identity, lost_memory, remember_boot
 from .broker import Broker
 from .compaction.cleaner import LogCleaner
@@ -77,6 +79,7 @@ _log = logging.getLogger(__name__)
 
 _SESSIONS = 1.5  # ZooKeeper takes a little longer to end them
 _STORAGE_S = 1.0
+_TOKEN_KEYS_S = 5.0
 _EVERY_INTERFACE = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not listened on
 
 
@@ -119,6 +122,8 @@ async def running_broker(
         await store.start()
         cluster_id = await ensure_cluster_id(store)
         await metadata.start()
+        authentication = await start_authentication(config, clock, store, metadata)
+        parts.callback(authentication.close)
         logs = await asyncio.to_thread(_open_logs, config, metadata, clock, cluster_id)
         closing_logs.push_async_callback(asyncio.to_thread, logs.close)
         machine = worker.machine if worker is not None else ""
@@ -183,6 +188,7 @@ async def running_broker(
             cluster_id=cluster_id,
             registration=registration,
             is_over=is_over,
+            authentication=authentication,
         )
         _complete(broker, transactions.peers, detector, jobs, stopping_replicas)
         yield broker
@@ -286,6 +292,9 @@ def _complete(
 
     tasks = broker.replicas.tasks
     tasks.add("look after the storage of offsets", _STORAGE_S, look_after_storage)
+    if broker.authentication.takes_tokens:
+        read = broker.authentication.look_after_tokens
+        tasks.add("read the keys of tokens", _TOKEN_KEYS_S, read)
     if jobs is not None:
         stopping.callback(_serve_jobs(broker, jobs).close)
 
@@ -489,6 +498,7 @@ def _open_logs(
 def _register_metrics(broker: Broker, detector: FailureDetector) -> None:
     metrics, store = broker.metrics, broker.store
     _register_build(metrics)
+    register_authentication_metrics(metrics, broker.authentication)
     _register_group_metrics(metrics, broker.groups, broker.replicas)
     _register_cluster_metrics(metrics, store, broker.metadata, broker.controller, detector)
     tasks = broker.replicas.tasks

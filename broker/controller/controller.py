@@ -285,6 +285,22 @@ class Controller:
             plan, changes, lambda change: ("quotas", change.name), dry=validate_only
         )
 
+    async def alter_users(self, changes: Sequence[ConfigChange]) -> list[ApiError | None]:
+        """Alter what users log in with; their quotas lie in the same nodes and stay."""
+
+        async def plan(change: ConfigChange, _: int) -> Decision[None]:
+            path = ConfigNode.user_path(change.name)
+            node = await self._store.get(path)
+            current = ConfigNode.decode_secret(node.data).config if node and node.data else {}
+            config = change.edited(current)
+            ops = _write_config(path, current, config, node.version if node else -1)
+            return Decision(None, ops, ChangeNode(users=(change.name,)))
+
+        def about(change: ConfigChange) -> Hashable:
+            return "quotas", QuotaEntity(user=change.name).place
+
+        return await self._carry_out(plan, changes, about)
+
     async def _carry_out(
         self,
         plan: Callable[[Item, int], Awaitable[Decision[T]]],

@@ -59,6 +59,11 @@ def _pem(text: object) -> None:
         )
 
 
+def _key_set(url: str) -> None:
+    if url and not url.startswith(("https://", "file:/", "http://127.0.0.1:", "http://localhost:")):
+        raise ValueError("an address as https://host/path or file:///path")
+
+
 def _keystore_type(text: str) -> None:
     if text.upper() != "PEM":
         raise ValueError("PEM; docs/security.md says how to convert others")
@@ -206,6 +211,15 @@ class SaslKeys(Settings):
         "",
         "Where the keys are that tokens are signed with (JWKS): https://..., or file:///path.",
         static=True,
+        check=_key_set,
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms = long(
+        10_000,
+        "Minimum time between two attempts to read the keys of tokens, also when tokens name keys "
+        "that are not known.",
+        unit="ms",
+        at_least=1,
+        static=True,
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms = long(
         3_600_000,
@@ -232,6 +246,9 @@ class SaslKeys(Settings):
     )
     sasl_oauthbearer_scope_claim_name = string(
         "scope", "The claim of a token that has its scopes.", static=True
+    )
+    sasl_oauthbearer_required_scopes = strings(
+        (), "The scopes that tokens must have, all of them.", static=True
     )
     sasl_oauthbearer_algorithms = strings(
         ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "EdDSA"),
@@ -260,12 +277,14 @@ class SaslKeys(Settings):
         "How long a failed authentication waits for its answer.",
         unit="ms",
         at_least=0,
+        at_most=60_000,
         static=True,
     )
     connection_failed_authentication_max_per_ip = integer(
-        100,
-        "Failed authentications from one IP address in a minute; more connections from it are "
-        "refused until the minute is over. 0: no limit.",
+        300,
+        "Number of failed authentications per minute from one address (of IPv6 from its first 64 "
+        "bits). Above, attempts fail unchecked, except those of users who have authenticated from "
+        "there before. 0: no limit.",
         at_least=0,
         static=True,
     )

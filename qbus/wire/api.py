@@ -29,6 +29,7 @@ class ApiKey(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -44,6 +45,7 @@ class ApiKey(IntEnum):
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
@@ -53,6 +55,8 @@ class ApiKey(IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
     ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
@@ -137,6 +141,7 @@ _APIS: Final = (
     Api(ApiKey.SYNC_GROUP, 0, 5),
     Api(ApiKey.DESCRIBE_GROUPS, 0, 6),
     Api(ApiKey.LIST_GROUPS, 0, 5),
+    Api(ApiKey.SASL_HANDSHAKE, 0, 1),
     Api(ApiKey.API_VERSIONS, 0, 5),
     Api(ApiKey.CREATE_TOPICS, 2, 7),
     Api(ApiKey.DELETE_TOPICS, 1, 6),
@@ -152,6 +157,7 @@ _APIS: Final = (
     Api(ApiKey.ALTER_CONFIGS, 0, 2),
     Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2),
     Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4),
+    Api(ApiKey.SASL_AUTHENTICATE, 0, 2),
     Api(ApiKey.CREATE_PARTITIONS, 0, 3),
     Api(ApiKey.DELETE_GROUPS, 0, 2),
     Api(ApiKey.ELECT_LEADERS, 0, 2),
@@ -161,6 +167,8 @@ _APIS: Final = (
     Api(ApiKey.OFFSET_DELETE, 0, 0),
     Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1),
     Api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1),
+    Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0),
+    Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0),
     Api(ApiKey.DESCRIBE_QUORUM, 0, 2, is_advertised=False),
     Api(ApiKey.UPDATE_FEATURES, 0, 2),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2),
