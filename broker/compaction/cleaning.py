@@ -27,7 +27,7 @@ from qbus.records.decode import records_of
 from ..log import Log, LogConfig
 from ..log.indexes import MaxTimestamp
 from ..log.replacement import SegmentReplacement
-from ..log.rewriting import LogRewriter
+from ..log.rewriting import LogRewriter, NewestBatches
 from ..log.scan import BadBatch
 from ..log.segment import LogSegment
 from .plan import Dirt, grouped
@@ -103,7 +103,9 @@ class _Cleaning:
         transactions = Transactions(self._rewriter.aborted_between(first, written_end))
         newest = self._rewriter.newest_batches()
         for group in groups:
-            sifter = Sifter(offsets, newest, self._now_ms, self._config.index_interval_bytes)
+            sifter = Sifter(
+                offsets, newest.last_offsets, self._now_ms, self._config.index_interval_bytes
+            )
             self._write(group, sifter, newest, transactions)
             result.bytes_read += sum(segment.size for segment in group)
             result.bytes_written += sifter.position
@@ -169,7 +171,7 @@ class _Cleaning:
         self,
         group: Sequence[LogSegment],
         sifter: Sifter,
-        newest: frozenset[int],
+        newest: NewestBatches,
         transactions: Transactions,
     ) -> None:
         replacement = self._rewriter.replace(group, self._rewrites)
@@ -217,7 +219,7 @@ class _GroupWriter:
         sifter: Sifter,
         config: LogConfig,
         now_ms: int,
-        newest: frozenset[int],
+        newest: NewestBatches,
         transactions: Transactions,
         *,
         follows_hidden: bool,
@@ -285,6 +287,7 @@ class _GroupWriter:
                 self._keep_place(header)
             return
         horizon = horizon_of(header)
+        begins_epoch = (header.producer_id, header.producer_epoch) in self._newest.epochs
         if self._transactions.has_data(header, committed=marker.is_commit):
             self.add(batch, header)
         elif horizon is None:
@@ -293,7 +296,7 @@ class _GroupWriter:
             self._add_with_horizon(
                 header, Sifted(bytes(payload), header.records_count, header.max_timestamp, 0)
             )
-        elif self._now_ms < horizon:
+        elif begins_epoch or self._now_ms < horizon:
             self.add(batch, header)
         else:
             self._keep_place(header)
@@ -335,5 +338,5 @@ class _GroupWriter:
 
     def _keep_place(self, header: BatchHeader) -> None:
         """Keep an empty batch in the place of one that is the newest of its producer."""
-        if header.has_producer_id and header.last_offset in self._newest:
+        if header.has_producer_id and header.last_offset in self._newest.last_offsets:
             self.add(emptied(header), header)

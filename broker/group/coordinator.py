@@ -45,6 +45,7 @@ from .timers import LoopTimers, Timers
 
 _log = logging.getLogger(__name__)
 
+_LEFT_S: Final = 60.0
 MAX_MEMBER_BYTES: Final = 512 * 1024  # of metadata or assignment; a znode must hold it
 
 
@@ -95,6 +96,7 @@ class GroupCoordinator:
         self._cleaner = OffsetCleaner(
             self._registry, self._committed, self._retention, interval, clock, timers
         )
+        self._tells_of_left_at = 0.0
         self.commits = 0  # partitions committed
         metadata.subscribe(self._failover.follow)
         metadata.subscribe(self._cleaner.follow)
@@ -174,11 +176,28 @@ class GroupCoordinator:
         if is_controller and not log.count:
             await storage.end_return()
             return
+        left: list[str] = []
         for index, machine in log.machines().items():
             for group_id in machine.group_ids():
                 await self._registry.move_out_of_log(group_id)
+            left += machine.group_ids()
             if not machine.group_ids() and (leads := await self._check_leads(index)):
                 await storage.has_returned(index, log.count, leads)
+        self._tell_of_left(left)
+
+    def _tell_of_left(self, groups: Sequence[str]) -> None:
+        """Say which groups hold up the return of offsets to the store, once a minute."""
+        now = self._clock.monotonic()
+        if not groups:
+            self._tells_of_left_at = now + _LEFT_S
+        elif now >= self._tells_of_left_at:
+            self._tells_of_left_at = now + _LEFT_S
+            _log.warning(
+                "offsets of %d groups, as %s, are still in the log: each waits for the end of its"
+                " transactions, or its node in the metadata store cannot be read"
+                " (an earlier line says why)",
+                *(len(groups), groups[0]),
+            )
 
     async def _check_leads(self, index: int) -> list[Op]:
         """What a transaction checks that depends on this broker's leading a partition of the log.

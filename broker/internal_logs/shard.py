@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
+from qbus.service.backoff import Backoff
 
 from ..partition.acknowledgement import Acknowledgement
 from ..partition.partition import Partition
@@ -28,6 +29,7 @@ Check = Callable[[Partition], object]
 _MOST_BYTES: Final = 512 * 1024  # of records in a batch, unless a single one is larger
 _AT_ONCE: Final = 2_000  # records replayed before others have a turn
 _RETRY_S: Final = 0.5
+_LONGEST_RETRY_S: Final = 30.0
 _GONE: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -36,6 +38,10 @@ _GONE: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
+
+
+class UnreadableRecordError(Exception):
+    """A record of an internal log that its state cannot take in; the message names it."""
 
 
 class _Request(NamedTuple):
@@ -110,9 +116,11 @@ class Shard(Generic[M]):
     async def load(self) -> bool:
         """Replay the log, and wait until all of it is acknowledged; false: it was closed.
 
-        What fails is logged and tried again.
+        What fails is logged and tried again, less and less often.
         """
+        backoff = Backoff(_RETRY_S, _LONGEST_RETRY_S)
         while self._closed is None:
+            delay_s = _RETRY_S
             try:
                 if not self._is_replayed:
                     await self._replay_log()
@@ -122,9 +130,14 @@ class Shard(Generic[M]):
                     return True
             except Exception as error:  # noqa: BLE001 - another attempt, or another leader
                 self._counts.load_failures += 1
+                delay_s = backoff.failed()
                 known = None if isinstance(error, ApiError | OSError) else error
-                _log.error("%s cannot be loaded for now: %s", self, error, exc_info=known)
-            await asyncio.sleep(_RETRY_S)
+                _log.error(
+                    "%s cannot be loaded for now, the next attempt is in %.1f s: %s",
+                    *(self, delay_s, error),
+                    exc_info=known,
+                )
+            await asyncio.sleep(delay_s)
         return False
 
     async def _replay_log(self) -> None:
@@ -147,9 +160,14 @@ class Shard(Generic[M]):
             if isinstance(entry, Marker):
                 machine.marker(entry.producer_id, entry.epoch, committed=entry.committed)
             else:
-                machine.replay(
-                    entry.key, entry.value, entry.offset, entry.timestamp, entry.producer
-                )
+                try:
+                    machine.replay(
+                        entry.key, entry.value, entry.offset, entry.timestamp, entry.producer
+                    )
+                except Exception as error:
+                    raise UnreadableRecordError(
+                        f"the record at offset {entry.offset} cannot be read: {error}"
+                    ) from error
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
 
@@ -194,7 +212,7 @@ class Shard(Generic[M]):
                 _refuse(request.answer, refusal)
             return
         now_ms = self._clock.time_ms()
-        run = _Run(self.partition.log.log_end_offset, now_ms)
+        run = _Run(self.partition.log.log_end_offset, now_ms, self._why_nothing_is_stored())
         try:
             answers = [self._run(request, run, now_ms) for request in requests]
             if run.batches:
@@ -210,11 +228,17 @@ class Shard(Generic[M]):
         self._release_when_acknowledged(answers)
 
     def _refusal(self) -> ApiError | None:
-        """Why nothing can be stored now."""
+        """Why nothing can be asked now."""
         if self._closed is not None:
             return _coordinator_error(self._closed)
         if not self.is_ready:
             return ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if self.partition.error:
+            return _coordinator_error(self.partition.error)
+        return None
+
+    def _why_nothing_is_stored(self) -> ApiError | None:
+        """Why the log takes nothing now, though it can be read: too few replicas are in sync."""
         try:
             self.partition.check_takes_own()
         except ApiError as error:
@@ -236,6 +260,8 @@ class Shard(Generic[M]):
             _log.exception("an operation on %s failed", self)
             failed = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says why")
             return _Answer(request.answer, None, failed, None)
+        if outcome.records and run.refusal is not None:
+            return _Answer(request.answer, None, run.refusal, None)
         for key, value in outcome.records:
             offset = run.add((key, value), outcome.producer)
             self.machine.replay(key, value, offset, now_ms, outcome.producer)
@@ -292,11 +318,12 @@ class Shard(Generic[M]):
 
 
 class _Run:
-    """The records of one turn, gathered into batches."""
+    """The records of one turn, gathered into batches; ``refusal``: why there may be none."""
 
-    __slots__ = ("_now_ms", "_size", "batches", "count", "first_offset")
+    __slots__ = ("_now_ms", "_size", "batches", "count", "first_offset", "refusal")
 
-    def __init__(self, first_offset: int, now_ms: int) -> None:
+    def __init__(self, first_offset: int, now_ms: int, refusal: ApiError | None) -> None:
+        self.refusal = refusal
         self.first_offset = first_offset
         self.count = 0
         self.batches: list[tuple[Producer | None, list[LogRecord]]] = []

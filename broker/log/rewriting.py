@@ -1,6 +1,7 @@
 """What compaction reads of a log, and how it puts new segments in the place of old ones."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from .flusher import LogFlusher
 from .health import Corruption
@@ -9,6 +10,17 @@ from .scan import BadBatch
 from .segment import LogSegment
 from .state import LogState
 from .transactions import AbortedTransaction
+
+
+class NewestBatches(NamedTuple):
+    """What tells of the producers of a log: of each the last thing that it, or its end, wrote.
+
+    ``last_offsets`` are those of batches. ``epochs`` are ids and epochs of the producers that have
+    no batch in their epoch, which a marker began (KIP-890): only that marker tells of it.
+    """
+
+    last_offsets: frozenset[int]
+    epochs: frozenset[tuple[int, int]]
 
 
 class LogRewriter:
@@ -28,17 +40,14 @@ class LogRewriter:
         """How often records were cut off, repaired or replaced since the log was opened."""
         return self._state.rewrites
 
-    def newest_batches(self) -> frozenset[int]:
-        """The last offsets of those batches that are the newest of a producer.
-
-        A producer whose epoch began with a transaction's end has none.
-        """
+    def newest_batches(self) -> NewestBatches:
+        """The batches and markers that are the newest of a producer."""
         with self._state.lock:
-            return frozenset(
-                producer.batches[-1].last_offset
-                for producer in self._state.producers
-                if producer.batches
-            )
+            producers = list(self._state.producers)
+        return NewestBatches(
+            frozenset(one.batches[-1].last_offset for one in producers if one.batches),
+            frozenset((one.producer_id, one.epoch) for one in producers if not one.batches),
+        )
 
     def aborted_between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that may have records in these offsets."""

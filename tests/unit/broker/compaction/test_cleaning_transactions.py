@@ -207,6 +207,19 @@ def test_a_producer_whose_epoch_a_marker_began_has_no_batch_to_keep(
     keyed.check()
 
 
+def test_a_marker_that_began_its_producers_epoch_stays_as_long_as_the_producer_has_no_batch(
+    keyed: TransactionalLog,
+) -> None:
+    keyed.send(7, b"a", b"1")
+    keyed.log.end_transaction(7, 1, Marker(True, 0), 0, is_new_epoch=True)
+    for now_ms in (NOW, NOW + SECOND, NOW + 9 * SECOND):
+        keyed.put((b"a", b"%d" % now_ms))
+        keyed.roll()
+        keyed.clean(now_ms=now_ms)
+        assert keyed.markers() == [1]
+    keyed.check()
+
+
 def test_what_the_memory_does_not_suffice_for_stays_aborted(keyed: TransactionalLog) -> None:
     keyed.put(*((b"%d" % number, b"1") for number in range(100)))
     keyed.send(7, b"0", b"aborted")

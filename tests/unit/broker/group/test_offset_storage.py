@@ -611,6 +611,18 @@ class TestMovingBackToTheStore:
         assert where(shell) is Storage.STORE
         assert shell.store.data("/consumers/g/offsets/t/0") == b"9"
 
+    async def test_says_once_a_minute_what_holds_it_up(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        shell = await alone(**LOG)
+        await bring(shell, 9)
+        switch(shell, "zookeeper")
+        for _ in range(3):
+            await shell.look()
+
+        (said,) = [line for line in caplog.messages if "still in the log" in line]
+        assert "1 groups, as g" in said
+
     async def test_a_commit_meanwhile_is_not_undone(self) -> None:
         shell = await alone(**LOG)
         await bring(shell, 9)

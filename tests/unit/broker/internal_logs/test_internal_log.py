@@ -276,7 +276,8 @@ class TestLoading:
         partition(world).append_own(encode_batch([(b"x", b"no number")], 1), 1)
         world.log._load_again(next(world.log.shards()))
         await eventually(lambda: world.log.counts.load_failures > 0)
-        assert any("__counts-0 cannot be loaded for now" in line for line in caplog.messages)
+        (said,) = [line for line in caplog.messages if "__counts-0 cannot be loaded for" in line]
+        assert "the record at offset 0 cannot be read" in said
         assert await world.code("a", read("x")) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     async def test_a_broker_that_leads_no_more_refuses_and_forgets(self, world: World) -> None:
@@ -402,6 +403,19 @@ class TestWhatCannotBeStored:
         await world.plane.metadata.put(alone)
         assert await world.code("a", add("x")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert world.counter().numbers == {}
+
+    async def test_hinders_nobody_who_only_reads(self, world: World) -> None:
+        await world.create()
+        await world.log.ask("a", add("x"))
+        topic = world.plane.metadata.topics[NAME]
+        alone = replace(
+            topic,
+            partitions=(PartitionInfo(1, 0, (1, 2), (1,), 1),),
+            config={**topic.config, "min.insync.replicas": "2"},
+        )
+        await world.plane.metadata.put(alone)
+        assert await world.code("a", add("x")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await world.log.ask("a", read("x")) == 1
 
     async def test_makes_the_shard_load_again_when_the_disk_refuses_it(self, world: World) -> None:
         await world.create()
