@@ -9,7 +9,9 @@ from qbus.config import BrokerConfig
 from qbus.metadata import MetadataStore
 from qbus.metadata.znodes import BrokerNode
 
+from .audit import AuditLog
 from .authentication import Authentication
+from .authorization import AccessControl
 from .compaction.cleaner import LogCleaner
 from .controller import Controller, announce_stop
 from .delay import DelayService
@@ -38,9 +40,10 @@ class Broker:
     """One broker: its configuration, metadata, partitions and groups.
 
     :func:`~qbus.broker.startup.running_broker` makes one. ``registration`` is what other brokers
-    know of it. ``disque`` has the queues of jobs, where they are served. ``quotas`` are those of
-    clients, and ``connection_rates`` of addresses. ``is_over`` is set when it cannot keep its
-    promises any more: its session has ended, or its registration is gone.
+    know of it. ``disque`` has the queues of jobs, where they are served. ``access`` says what
+    clients may do, and ``audit`` records it, if that is wanted. ``quotas`` are those of clients,
+    and ``connection_rates`` of addresses. ``is_over`` is set when it cannot keep its promises any
+    more: its session has ended, or its registration is gone.
     """
 
     config: BrokerConfig
@@ -66,6 +69,8 @@ class Broker:
     is_over: asyncio.Event
     authentication: Authentication
     disque: "DisqueService | None" = None
+    access: AccessControl = field(default_factory=AccessControl)
+    audit: AuditLog | None = None
     quotas: ClientQuotas = field(default_factory=ClientQuotas)
     connection_rates: ConnectionRates = field(default_factory=ConnectionRates)
     telemetry: ClientTelemetry = field(init=False)

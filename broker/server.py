@@ -155,7 +155,9 @@ class BrokerRun:
             if broker is None:
                 return
             limits = _limits(config)
-            listener = Listener(sock, self.address, Dispatcher(broker), limits, budget)
+            listener = Listener(
+                sock, self.address, Dispatcher(broker, broker.access), limits, budget
+            )
             cleanup.callback(listener.close)
             _register_metrics(broker.metrics, listener, budget)
             for_jobs = None

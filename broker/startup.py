@@ -18,8 +18,10 @@ from qbus.metadata import MetadataStore, SessionState, StoreError
 from qbus.metadata.znodes import BrokerNode
 from qbus.wire import ApiKey
 
+from .authentication import Authentication, start_authentication
 from .authentication import register_metrics as register_authentication_metrics
-from .authentication import start_authentication
+from .authorization import AccessControl
+from .authorization.setup import open_access
 from .boot import current_boot, identity, lost_memory, remember_boot
 from .broker import Broker
 from .compaction.cleaner import LogCleaner
@@ -122,8 +124,7 @@ async def running_broker(
         await store.start()
         cluster_id = await ensure_cluster_id(store)
         await metadata.start()
-        authentication = await start_authentication(config, clock, store, metadata)
-        parts.callback(authentication.close)
+        authentication, access = await _know_clients(config, clock, store, metadata, parts)
         logs = await asyncio.to_thread(_open_logs, config, metadata, clock, cluster_id)
         closing_logs.push_async_callback(asyncio.to_thread, logs.close)
         machine = worker.machine if worker is not None else ""
@@ -189,9 +190,26 @@ async def running_broker(
             registration=registration,
             is_over=is_over,
             authentication=authentication,
+            access=access,
+            audit=access.audit,
         )
         _complete(broker, transactions.peers, detector, jobs, stopping_replicas)
         yield broker
+
+
+async def _know_clients(
+    config: BrokerConfig,
+    clock: Clock,
+    store: MetadataStore,
+    metadata: MetadataCache,
+    parts: AsyncExitStack,
+) -> tuple[Authentication, AccessControl]:
+    """Who clients are, and what they may do."""
+    access = open_access(config, metadata.acls)
+    parts.push_async_callback(asyncio.to_thread, access.close)
+    authentication = await start_authentication(config, clock, store, metadata)
+    parts.callback(authentication.close)
+    return authentication, access
 
 
 def _cleaner(
@@ -509,6 +527,7 @@ def _register_metrics(broker: Broker, detector: FailureDetector) -> None:
     register_quota_metrics(metrics, broker.quotas, broker.connection_rates, perf_counter)
     register_internal_log_metrics(metrics, [broker.transactions.log, *broker.groups.logs])
     broker.telemetry.register(metrics)
+    _register_access_metrics(metrics, broker.access, broker.metadata)
 
 
 def _register_build(metrics: Metrics) -> None:
@@ -567,6 +586,24 @@ def _register_share_metrics(
     gauge("share_groups", "Number of share groups in memory.", lambda: shares.states().total())
     gauge("share_group_members", "Number of members of share groups.", lambda: shares.members)
     gauge("share_sessions", "Number of members that fetch from here.", lambda: len(sessions))
+
+
+def _register_access_metrics(
+    metrics: Metrics, access: AccessControl, metadata: MetadataCache
+) -> None:
+    metrics.counter(
+        "authorizations_denied",
+        "Number of times that a client asked for something it may not do.",
+        lambda: access.denied,
+    )
+    metrics.gauge("acls", "Number of access rules (ACLs).", lambda: len(metadata.acls))
+    audit = access.audit
+    if audit is not None:
+        metrics.counter(
+            "audit_events_dropped",
+            "Number of events lost to the audit log: its queue or its disk was full.",
+            lambda: audit.dropped,
+        )
 
 
 def _register_cluster_metrics(

@@ -23,6 +23,7 @@ from qbus.names import collision_key
 
 from ..metadata.cache import MetadataCache
 from ..metadata.image import Topic
+from .acls import AclEditor
 from .configs import check_dynamic
 from .controller_election import ControllerElection
 from .controller_loop import ControllerLoop
@@ -62,7 +63,7 @@ class ConfigChange(NamedTuple):
 
 
 class Controller:
-    """Creates, grows and deletes topics, and alters configurations.
+    """Creates, grows and deletes topics, and alters configurations; ``acls`` edits access rules.
 
     Each item of a request succeeds or fails alone. Besides errors of the item itself, there are
     POLICY_VIOLATION (too large for one transaction), UNKNOWN_SERVER_ERROR (the store refuses it for
@@ -83,6 +84,7 @@ class Controller:
         self._config = config
         self._election = ControllerElection(store, metadata, config.node_id, clock)
         self._decisions = DecisionQueue(store, metadata)
+        self.acls = AclEditor(store, metadata, self._decisions)
         self._loop = ControllerLoop(store, metadata, self._election, config)
         self._shutdown = ControlledShutdown(store, metadata, config)
         self._elector = LeaderElector(store, metadata)

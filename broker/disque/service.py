@@ -155,9 +155,7 @@ class DisqueService(PartitionListener):
         self.delays = delays = world.delays
         self.controller = world.controller
         self.address = address
-        self.nodes = Nodes(
-            cluster_id, config.node_id, address, metadata, world.tls_address
-        )
+        self.nodes = Nodes(cluster_id, config.node_id, address, metadata, world.tls_address)
         password = (config.disque_requirepass or "").encode()
         self.authentication = Authentication(
             password,

@@ -3,8 +3,17 @@
 from typing import Final
 
 from qbus.errors import ApiError, ErrorCode
+from qbus.wire import ApiKey
 
-from ..authorization import OPERATIONS, Authorizer, Operation, Resource, ResourceType, bits
+from ..authorization import (
+    OPERATIONS,
+    AccessControl,
+    Caller,
+    Operation,
+    Resource,
+    ResourceType,
+    bits,
+)
 from ..net.peer import Peer, Principal
 from .throttling import UNLIMITED, Charge
 
@@ -13,13 +22,36 @@ _REFUSALS: Final = {
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
+
+ADMINISTRATION: Final = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.DELETE_RECORDS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.DELETE_GROUPS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    }
+)
+"""The APIs that change what others rely on: the audit log has every such request."""
 
 
 class RequestContext:
     """One request's header, where it came from, and what its sender may do."""
 
-    __slots__ = ("_authorizer", "api_key", "api_version", "charge", "client_id", "peer")
+    __slots__ = ("_access", "api_key", "api_version", "charge", "client_id", "peer")
 
     def __init__(
         self,
@@ -27,10 +59,10 @@ class RequestContext:
         api_version: int,
         client_id: str | None,
         peer: Peer,
-        authorizer: Authorizer | None = None,
+        access: AccessControl | None = None,
         charge: Charge | None = None,
     ) -> None:
-        """Without an ``authorizer`` everything is allowed.
+        """Without ``access`` everything is allowed.
 
         ``charge``: what counts the request against quotas, if there are any.
         """
@@ -39,7 +71,7 @@ class RequestContext:
         self.client_id = client_id
         self.peer = peer
         self.charge = charge
-        self._authorizer = authorizer
+        self._access = access
 
     @property
     def client_host(self) -> str:
@@ -62,16 +94,45 @@ class RequestContext:
         return self.peer.principal
 
     @property
+    def caller(self) -> Caller:
+        """Who asks by which request, for the audit log."""
+        key = self.api_key
+        return Caller(
+            self.peer.principal,
+            self.peer.host,
+            self.client_id,
+            ApiKey(key).name,
+            key in ADMINISTRATION,
+        )
+
+    @property
     def is_restricted(self) -> bool:
         """Whether anything may be denied: false saves the hot path a question for each topic."""
-        return self._authorizer is not None
+        return self._access is not None and self._access.is_restricted
 
     def allows(self, operation: Operation, resource: Resource) -> bool:
-        """Whether the client may do that."""
-        authorizer, peer = self._authorizer, self.peer
-        return authorizer is None or authorizer.is_allowed(
-            peer.principal, peer.host, operation, resource
+        """Whether the client may do that, which it asks for."""
+        access = self._access
+        if access is None or not access.is_restricted:
+            return True
+        allowed = access.allows_peer(self.peer, operation, resource)
+        if not allowed or access.audit is not None:
+            access.note(self.caller, operation, resource, allowed=allowed)
+        return allowed
+
+    def may(self, operation: Operation, resource: Resource) -> bool:
+        """Whether the client could do that: it does not ask for it, so nothing is recorded."""
+        access = self._access
+        return (
+            access is None
+            or not access.is_restricted
+            or access.allows_peer(self.peer, operation, resource)
         )
+
+    def may_any(self, operation: Operation, kind: ResourceType) -> bool:
+        """Whether the client could do that to any resource of a type (KIP-679)."""
+        access, peer = self._access, self.peer
+        return access is None or access.allows_any(peer.principal, peer.host, operation, kind)
 
     def authorize(self, operation: Operation, resource: Resource) -> None:
         """Refuse what the client may not do.
@@ -85,7 +146,7 @@ class RequestContext:
     def authorized_operations(self, resource: Resource) -> int:
         """What the client may do to a resource, as a set of bits (KIP-430)."""
         operations = OPERATIONS[resource.type]
-        return bits(operation for operation in operations if self.allows(operation, resource))
+        return bits(operation for operation in operations if self.may(operation, resource))
 
     # Quotas
 

@@ -23,7 +23,7 @@ from qbus.wire import (
     encode_response,
 )
 
-from ..authorization import Authorizer
+from ..authorization import AccessControl
 from ..net.connection import CloseConnection, Reply
 from ..net.peer import Peer
 from ..net.transport import Part
@@ -84,12 +84,12 @@ class PendingReply:
 class Dispatcher:
     """Answers the requests of all connections."""
 
-    def __init__(self, broker: "Broker", authorizer: Authorizer | None = None) -> None:
-        """Without an ``authorizer`` every client may do everything."""
+    def __init__(self, broker: "Broker", access: AccessControl | None = None) -> None:
+        """Without ``access`` every client may do everything."""
         self._broker = broker
-        self._authorizer = authorizer
+        self._access = access if access is not None and access.is_restricted else None
         self._handlers: dict[int, tuple[Api, Handler]] = {}
-        self._lean = LEAN if authorizer is None else {}
+        self._lean = LEAN
         self._requests = broker.metrics.requests
         self._quotas = broker.quotas
 
@@ -103,10 +103,14 @@ class Dispatcher:
             CloseConnection: there is no answer that the client would understand.
         """
         started = perf_counter()
+        if not peer.is_authenticated or peer.expires_at is not None:
+            answer: list[Part] | Reply | None = self._broker.authentication.gate(peer, frame)
+            if answer is not None:
+                return answer
         charge = None
         if self._quotas.is_active:
             charge = begin_charge(self._quotas, peer, frame, started)
-        lean = self._answer_lean(frame, started, charge)
+        lean = self._answer_lean(peer, frame, started, charge)
         if lean is not None:
             return lean
         header, position = decode_request_header(frame)
@@ -116,7 +120,7 @@ class Dispatcher:
         # librdkafka 2.16 sends some bytes too many with Metadata for all topics; Kafka lets it.
         request = decode(api.request, header.api_version, frame, position, exact=False)
         context = RequestContext(
-            header.api_key, header.api_version, header.client_id, peer, self._authorizer, charge
+            header.api_key, header.api_version, header.client_id, peer, self._access, charge
         )
         try:
             response = handler(self._broker, context, request)
@@ -132,7 +136,7 @@ class Dispatcher:
         return self._later(api, header, response, started, charge)
 
     def _answer_lean(
-        self, frame: memoryview, started: float, charge: Charge | None
+        self, peer: Peer, frame: memoryview, started: float, charge: Charge | None
     ) -> list[Part] | Reply | None:
         """The answer to a request that the lean way is for."""
         if len(frame) < _KEY_SIZE or frame[0]:
@@ -143,7 +147,7 @@ class Dispatcher:
             return None
         try:
             limit = UNLIMITED if charge is None else charge.fetch_limit
-            answer = lean(self._broker, frame, limit)
+            answer = lean(self._broker, frame, peer, self._access, limit)
         except Exception as error:  # noqa: BLE001 - as of any handler
             header, _ = decode_request_header(frame)
             return self._finish(header, self._failure(API[ApiKey(key)], error), started, charge)

@@ -20,8 +20,11 @@ from qbus.wire.lean import (
     read_produce,
 )
 
+from ..authorization import AccessControl, Operation
+from ..authorization import topic as topic_resource
 from ..log import AppendInfo, LogSlice
 from ..log.recompression import PRODUCER
+from ..net.peer import Peer
 from ..net.transport import SENDFILE_FROM, Part, Region
 from ..partition.partition import ACKS_ALL, Partition
 from ..partition.purgatory import Delayed
@@ -37,11 +40,12 @@ _TRANSACTIONAL: Final = 0x10
 
 
 def produce(
-    broker: "Broker",
-    frame: memoryview,
-    _limit: int,
+    broker: "Broker", frame: memoryview, peer: Peer, access: AccessControl | None, _limit: int
 ) -> Parts | Delayed[Parts] | None:
-    """Append the one batch of a Produce request, and answer as ``acks`` asks for."""
+    """Append the one batch of a Produce request, and answer as ``acks`` asks for.
+
+    ``access``: what is asked whether the client may, if anything is restricted.
+    """
     request = read_produce(frame)
     if request is None:
         return None
@@ -50,7 +54,11 @@ def produce(
         return None
     replicas = broker.replicas
     partition = replicas.get_partition(topic, index)
-    if partition is None or not _takes_as_is(broker, partition, batch):
+    if (
+        partition is None
+        or (access is not None and not _may_write(access, peer, topic, partition))
+        or not _takes_as_is(broker, partition, batch)
+    ):
         return None
     try:
         info = partition.append(batch, acks)
@@ -137,10 +145,13 @@ class DelayedAnswer(Delayed[Parts]):
         self.acknowledged(None, ErrorCode.REQUEST_TIMED_OUT)
 
 
-def fetch(broker: "Broker", frame: memoryview, limit: int) -> Parts | None:
+def fetch(
+    broker: "Broker", frame: memoryview, peer: Peer, access: AccessControl | None, limit: int
+) -> Parts | None:
     """Read the one partition of a Fetch request, if what is asked for can be sent at once.
 
-    limit: how many bytes of records the client's quota leaves, besides the first batch.
+    ``access`` as of :func:`produce`. ``limit``: how many bytes of records the client's quota
+    leaves, besides the first batch.
     """
     request = read_fetch(frame)
     if request is None:
@@ -149,7 +160,11 @@ def fetch(broker: "Broker", frame: memoryview, limit: int) -> Parts | None:
     leader_epoch, offset, partition_most = request[7:]
     replicas = broker.replicas
     partition = replicas.get_partition(topic, index)
-    if partition is None or partition.check(leader_epoch):
+    if (
+        partition is None
+        or (access is not None and not _may_read(access, peer, topic, partition))
+        or partition.check(leader_epoch)
+    ):
         return None
     log = partition.log
     high_watermark, log_start = partition.visible_end, log.log_start_offset
@@ -178,6 +193,30 @@ def fetch(broker: "Broker", frame: memoryview, limit: int) -> Parts | None:
     return [head, records, FETCH_TRAILER]
 
 
+def _may_write(access: AccessControl, peer: Peer, topic: str | bytes, partition: Partition) -> bool:
+    """Whether a client may write to a topic, and nobody wants this request recorded."""
+    grants, version = peer.grants, access.version
+    if grants.version != version:
+        grants.renew(version)
+    if topic not in grants.writable:
+        if not access.allows_peer(peer, Operation.WRITE, topic_resource(partition.topic)):
+            return False
+        grants.writable.add(topic)
+    return access.audit is None or not access.audit.is_due()
+
+
+def _may_read(access: AccessControl, peer: Peer, topic: str | bytes, partition: Partition) -> bool:
+    """Whether a client may read from a topic, and nobody wants this request recorded."""
+    grants, version = peer.grants, access.version
+    if grants.version != version:
+        grants.renew(version)
+    if topic not in grants.readable:
+        if not access.allows_peer(peer, Operation.READ, topic_resource(partition.topic)):
+            return False
+        grants.readable.add(topic)
+    return access.audit is None or not access.audit.is_due()
+
+
 def _cached(partition: Partition, offset: int, most: int) -> Region | bytes | None:
     """The records from ``offset`` on, if sending them waits for no disk."""
     try:
@@ -192,7 +231,10 @@ def _cached(partition: Partition, offset: int, most: int) -> Region | bytes | No
         return None
 
 
-Answer = Callable[["Broker", memoryview, int], Parts | Delayed[Parts] | None]
+Answer = Callable[
+    ["Broker", memoryview, Peer, "AccessControl | None", int],
+    Parts | Delayed[Parts] | None,
+]
 
 LEAN: Final[dict[int, Answer]] = (
     {ApiKey.PRODUCE.value: produce, ApiKey.FETCH.value: fetch} if IS_BUILT else {}

@@ -31,6 +31,7 @@ from qbus.metadata.znodes import (
     ConfigNode,
 )
 from qbus.names import collision_key
+from qbus.security.acls import AclIndex, Pattern
 
 from .client_quotas import Quotas, changed, read_changed_quotas, read_client_quotas
 from .image import (
@@ -46,7 +47,9 @@ from .image import (
     read_topic,
 )
 from .reader import (
+    AclNodes,
     Cluster,
+    read_acls,
     read_broker_configs,
     read_changed,
     read_cluster,
@@ -108,6 +111,10 @@ class MetadataCache:
         self._users: dict[str, Mapping[str, str]] = {}
         self.users: Mapping[str, Mapping[str, str]] = MappingProxyType(self._users)
         self.client_quotas: Mapping[QuotaEntity, Quotas] = {}
+        self.acls = AclIndex(
+            config.super_user_principals,
+            allows_without_rules=config.allow_everyone_if_no_acl_found,
+        )
         self._effective_groups: dict[str, ShareGroupConfig] = {}
         self._collisions: dict[str, str] = {}
         self._subscribers: list[Subscriber] = []
@@ -273,13 +280,7 @@ class MetadataCache:
             if groups:
                 self._put_groups(await read_group_configs(self._store, groups), groups)
                 events += [GroupConfigChanged(name) for name in sorted(groups)]
-            users = {name for change in changes for name in change.users}
-            if users:
-                events += self._put_users(await read_user_configs(self._store, users), users)
-            places = {place for change in changes for place in change.quotas}
-            if places:
-                known = self.client_quotas
-                events += self._put_quotas(await read_changed_quotas(self._store, places, known))
+            events += await self._read_clients(changes)
             found = await read_changed(self._store, names, states, self._topics)
             for name in found.whole:
                 events += self._read_topic(name, found.nodes)
@@ -288,6 +289,21 @@ class MetadataCache:
                 self._put(topic)
                 events += differences(before, topic)
             await self._publish(sequence, events)
+
+    async def _read_clients(self, changes: Sequence[ChangeNode]) -> list[Event]:
+        """Read again what changed of users, access rules and quotas."""
+        events: list[Event] = []
+        users = {name for change in changes for name in change.users}
+        if users:
+            events += self._put_users(await read_user_configs(self._store, users), users)
+        acls = {path for change in changes for path in change.acls}
+        if acls:
+            self._put_acls(await read_acls(self._store, acls))
+        places = {place for change in changes for place in change.quotas}
+        if places:
+            known = self.client_quotas
+            events += self._put_quotas(await read_changed_quotas(self._store, places, known))
+        return events
 
     async def _watch_cluster(self) -> None:
         """Watch the registrations, to notice at once when a session ends."""
@@ -338,6 +354,17 @@ class MetadataCache:
         before, self.client_quotas = self.client_quotas, now
         entities = frozenset(changed(before, now))
         return [ClientQuotasChanged(entities)] if entities else []
+
+    def _put_acls(self, found: AclNodes, known: Iterable[Pattern] = ()) -> None:
+        """Replace the rules of patterns; those of ``known`` that are not found are gone."""
+        for pattern in known:
+            if pattern not in found:
+                self.acls.put(pattern, ())
+        for pattern, entries in found.items():
+            if entries is None:
+                self.acls.put_unreadable(pattern)
+            else:
+                self.acls.put(pattern, entries)
 
     def _read_topic(self, name: str, nodes: Mapping[str, Node]) -> list[Event]:
         before = self._topics.get(name)

@@ -9,6 +9,13 @@ from typing import NamedTuple, TypeVar
 from qbus.config import Address
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import Check, MetadataStore, Node
+from qbus.metadata.acls import (
+    EXTENDED_ACLS,
+    LITERAL_ACLS,
+    acl_paths,
+    decode_acls,
+    pattern_at,
+)
 from qbus.metadata.errors import MalformedNode
 from qbus.metadata.znodes import (
     ALL_BROKERS,
@@ -26,6 +33,7 @@ from qbus.metadata.znodes import (
     TopicNode,
 )
 from qbus.names import unescape, unsanitise
+from qbus.security.acls import Entry, Pattern
 
 from .image import BrokerInfo, Topic, with_states
 
@@ -109,6 +117,46 @@ async def read_user_configs(
     read = ConfigNode.decode_secret
     found = {name: readable(read, nodes.get(path)) for name, path in paths.items()}
     return {name: node.config for name, node in found.items() if node is not None and node.config}
+
+
+AclNodes = Mapping[Pattern, list[Entry] | None]
+"""The rules of patterns; None: they cannot be read."""
+
+
+async def read_acls(store: MetadataStore, paths: Collection[str] | None = None) -> AclNodes:
+    """Read the access rules of the patterns at ``paths``, by default all there are.
+
+    Patterns that have none any more are told with none.
+    """
+    if paths is None:
+        nodes = {**await store.tree(LITERAL_ACLS), **await store.tree(EXTENDED_ACLS)}
+        found: dict[Pattern, list[Entry] | None] = {}
+    else:
+        patterns = {pattern for path in paths if (pattern := pattern_at(path)) is not None}
+        wanted = [path for pattern in patterns for path in acl_paths(pattern)]
+        nodes = await store.get_many(wanted) if wanted else {}
+        found = {pattern: [] for pattern in patterns}
+    for path, node in nodes.items():
+        pattern = pattern_at(path)
+        if pattern is not None:
+            found[pattern] = _joined(pattern, found.get(pattern, []), node)
+    return found
+
+
+def _joined(pattern: Pattern, known: list[Entry] | None, node: Node) -> list[Entry] | None:
+    """The rules of a pattern that has another node with some; None if one cannot be read."""
+    if not node.data and not known:  # of a parent that was made with a child
+        return known
+    try:
+        decoded = decode_acls(node.data)
+    except MalformedNode:
+        _log.exception(
+            "the access rules of %s cannot be read: it is denied to all but super users until "
+            "they are mended or removed",
+            pattern,
+        )
+        return None
+    return None if known is None else [*dict.fromkeys([*known, *decoded])]
 
 
 def _name(escaped: str) -> str | None:

@@ -28,6 +28,40 @@ def never_closed(_reason: str) -> None:
     """Stands for ``close`` while there is no connection."""
 
 
+_MOST_DECISIONS: Final = 10_000
+
+
+class Grants:
+    """What was decided about one client's access, as long as the rules stay as they are.
+
+    ``readable`` and ``writable`` have topics by name or id, for the lean way of requests.
+    """
+
+    def __init__(self) -> None:
+        self.version = -1
+        self.decisions: dict[Any, bool] = {}
+        self.readable: set[str | bytes] = set()
+        self.writable: set[str | bytes] = set()
+
+    def renew(self, version: int) -> None:
+        """Forget all: the rules are of this version now."""
+        self.clear()
+        self.version = version
+
+    def clear(self) -> None:
+        """Forget all: the client is another one now, or the rules are others."""
+        self.version = -1
+        self.decisions.clear()
+        self.readable.clear()
+        self.writable.clear()
+
+    def keep(self, key: Any, *, allowed: bool) -> None:
+        """Remember a decision; of too many the former ones are forgotten."""
+        if len(self.decisions) >= _MOST_DECISIONS:
+            self.decisions.clear()
+        self.decisions[key] = allowed
+
+
 @dataclass(slots=True, eq=False)
 class Peer:
     """One client's connection: its number, where it comes from, and who it is.
@@ -55,6 +89,6 @@ class Peer:
     is_authenticated: bool = True
     authentication: object | None = None
     expires_at: float | None = None
-    grants: dict[Any, Any] = field(default_factory=dict)
+    grants: Grants = field(default_factory=Grants)
     close: Callable[[str], None] = never_closed
     closes_after_reply: str | None = None

@@ -76,7 +76,6 @@ class WorkersMetrics:
         yield restarts
         yield from families.values()
 
-
     async def decide(self, _: Caller) -> HTTPStatus:
         """Whether a caller may read metrics: as one of the workers says."""
         header = authorization.get()

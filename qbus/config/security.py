@@ -333,12 +333,27 @@ class AuthorizationKeys(Settings):
     qbus_audit_log_files = integer(
         10, "Number of rotated files of the audit log that are kept.", at_least=1, static=True
     )
+    qbus_audit_queue_size = integer(
+        10_000,
+        "How many events may wait to be written to the audit log; more are dropped, and counted.",
+        at_least=10,
+        static=True,
+    )
     qbus_audit_data_sampling = double(
         0.0,
         "The share of allowed requests for data that the audit log tells of.",
         at_least=0,
         at_most=1,
     )
+
+    @property
+    def super_user_principals(self) -> frozenset[str]:
+        """The principals of ``super.users``."""
+        return frozenset(one.strip() for one in self.super_users.split(";") if one.strip())
+
+    def enforces_acls(self, *, authenticates: bool) -> bool:
+        """Whether access rules decide; ``authenticates``: whether any listener does."""
+        return (AUTHORIZERS[self.authorizer_class_name] or ("none", "acl")[authenticates]) == "acl"
 
 
 class QuotaKeys(Settings):

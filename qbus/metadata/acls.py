@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from qbus.metadata.errors import MalformedNode
+from qbus.metadata.paths import check
 from qbus.names import escape, unescape
 from qbus.security.acls import (
     WILDCARD,
@@ -45,6 +46,22 @@ def acl_path(pattern: Pattern) -> str:
     return f"{_ROOTS[pattern.pattern]}/{_camel(pattern.type.name)}/{name}"
 
 
+def acl_paths(pattern: Pattern) -> tuple[str, ...]:
+    """The paths at which rules of a pattern may be; they are written to the first one.
+
+    Kafka did not escape names, so there may be another node for one that has to be.
+    """
+    path = acl_path(pattern)
+    former = f"{path.rpartition('/')[0]}/{pattern.name}"
+    if former == path or "/" in pattern.name or pattern_at(former) != pattern:
+        return (path,)
+    try:
+        check(former)
+    except ValueError:
+        return (path,)
+    return path, former
+
+
 def pattern_at(path: str) -> Pattern | None:
     """The pattern whose node has this path; None of any other path.
 
@@ -61,9 +78,10 @@ def pattern_at(path: str) -> Pattern | None:
 
 def _plain(name: str) -> str:
     try:
-        return unescape(name)
+        plain = unescape(name)
     except ValueError:
         return name
+    return name if plain == WILDCARD else plain  # which is never escaped
 
 
 def encode_acls(entries: Iterable[Entry]) -> bytes:

@@ -197,6 +197,7 @@ class Reason(IntEnum):
     NO_RULES_DENY = 3
     NOTHING_ALLOWS = 4
     UNREADABLE = 5
+    NO_AUTHORIZER = 6
 
 
 _REASONS: Final = {
@@ -205,6 +206,7 @@ _REASONS: Final = {
     Reason.NO_RULES_DENY: "no rule concerns the resource",
     Reason.NOTHING_ALLOWS: "rules concern the resource, but none allows it",
     Reason.UNREADABLE: "rules that concern the resource cannot be read",
+    Reason.NO_AUTHORIZER: "nothing is restricted here: there is no authorizer",
 }
 
 
@@ -476,6 +478,11 @@ class AclIndex:
     def put_unreadable(self, pattern: Pattern) -> None:
         """Deny what the pattern concerns to all but super users: its rules cannot be read."""
         self._put(pattern, _Rules(pattern, (), is_readable=False))
+
+    def add_super_users(self, principals: Iterable[str]) -> None:
+        """Let more principals do everything."""
+        self.super_users |= frozenset(principals)
+        self.version += 1
 
     def clear(self) -> None:
         """Remove every rule."""

@@ -41,6 +41,9 @@ class ApiKey(IntEnum):
     END_TXN = 26
     WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
@@ -153,6 +156,9 @@ _APIS: Final = (
     Api(ApiKey.END_TXN, 0, 5),
     Api(ApiKey.WRITE_TXN_MARKERS, 1, 2),
     Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5),
+    Api(ApiKey.DESCRIBE_ACLS, 0, 3),
+    Api(ApiKey.CREATE_ACLS, 0, 3),
+    Api(ApiKey.DELETE_ACLS, 0, 3),
     Api(ApiKey.DESCRIBE_CONFIGS, 1, 4),
     Api(ApiKey.ALTER_CONFIGS, 0, 2),
     Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2),

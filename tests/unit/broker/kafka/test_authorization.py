@@ -11,7 +11,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from qbus.broker.authorization import CLUSTER, Operation, Resource, group, topic, transactional_id
+from qbus.broker.authorization import (
+    CLUSTER,
+    AccessControl,
+    Operation,
+    Resource,
+    ResourceType,
+    group,
+    topic,
+    transactional_id,
+)
 from qbus.broker.broker import Broker
 from qbus.broker.kafka.dispatch import Dispatcher
 from qbus.broker.net.peer import Peer, Principal
@@ -19,6 +28,7 @@ from qbus.broker.startup import running_broker
 from qbus.clock import SystemClock
 from qbus.config import Address, BrokerConfig, ListenerInfo
 from qbus.errors import ErrorCode
+from qbus.security.acls import Decision
 from qbus.wire import API, ApiKey, Struct, decode_response, encode_request
 from qbus.wire.messages import (
     add_partitions_to_txn,
@@ -62,6 +72,8 @@ Asked = tuple[Operation, Resource]
 class Denying:
     """Denies everything but what it is told to allow, and notes what it was asked."""
 
+    version = 0
+
     def __init__(self, *allowed: Asked) -> None:
         self.asked: list[Asked] = []
         self._allowed = allowed
@@ -72,6 +84,17 @@ class Denying:
         assert (principal, host) == (ALICE, "10.0.0.1")
         self.asked.append((operation, resource))
         return (operation, resource) in self._allowed
+
+    def is_allowed_for_any(
+        self, principal: Principal, host: str, operation: Operation, kind: ResourceType
+    ) -> bool:
+        assert (principal, host) == (ALICE, "10.0.0.1")
+        return any(what is operation and it.type is kind for what, it in self._allowed)
+
+    def explain(
+        self, principal: Principal, host: str, operation: Operation, resource: Resource
+    ) -> Decision:
+        raise AssertionError("nothing is recorded here")
 
 
 class Case(NamedTuple):
@@ -586,7 +609,8 @@ async def ask(
     message = API[key].request(**request)
     frame = b"".join(map(bytes, encode_request(key, version, 7, "test", message)))[4:]
     peer = Peer(1, "10.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9), principal=ALICE)
-    reply = Dispatcher(broker, authorizer)(peer, memoryview(bytearray(frame)))
+    access = AccessControl(authorizer)
+    reply = Dispatcher(broker, access)(peer, memoryview(bytearray(frame)))
     assert reply is not None
     if not isinstance(reply, list):
         answered = asyncio.Event()

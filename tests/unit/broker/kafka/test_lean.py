@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from qbus.broker.authorization import AccessControl, AclAuthorizer
 from qbus.broker.kafka import dispatch
 from qbus.broker.kafka.dispatch import Dispatcher, PendingReply
 from qbus.broker.kafka.lean import LEAN
@@ -19,6 +20,7 @@ from qbus.config import ListenerInfo
 from qbus.errors import ErrorCode
 from qbus.records import Compression, read_header
 from qbus.records.header import write_header
+from qbus.security.acls import AclIndex, Entry, Operation, Pattern, Permission, ResourceType
 from qbus.wire import ApiKey, Struct, decode_response, encode_request, lean
 from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from qbus.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -28,7 +30,6 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.skipif(not lean.IS_BUILT, reason="nothing was compiled here")
 
-PEER = Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092))
 _BY_ID = 13
 
 
@@ -38,12 +39,13 @@ class Way:
     def __init__(self, plane: DataPlane) -> None:
         plane.broker.metrics = plane.metrics
         self.plane = plane
+        self.peer = Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092))
         self.dispatcher = Dispatcher(plane.broker)
 
     def begin(self, frame: bytes) -> Any:
         """What the dispatcher returns, or why it closes the connection."""
         try:
-            return self.dispatcher(PEER, memoryview(bytearray(frame)))
+            return self.dispatcher(self.peer, memoryview(bytearray(frame)))
         except CloseConnection as error:
             return str(error)
 
@@ -245,8 +247,8 @@ def is_visible(plane: DataPlane) -> bool:
     return all(one.high_watermark == one.log.log_end_offset for one in partitions_of(plane))
 
 
-def codes(answer: Any) -> list[int]:
-    _, response = decode_response(ApiKey.PRODUCE, 12, memoryview(answer)[4:])
+def codes(answer: Any, version: int = 12) -> list[int]:
+    _, response = decode_response(ApiKey.PRODUCE, version, memoryview(answer)[4:])
     return [data.error_code for topic in response.responses for data in topic.partition_responses]
 
 
@@ -325,13 +327,53 @@ async def test_an_answer_that_fails_while_it_waits_closes_the_connection(both: l
         way.plane.disk.release_syncs()
 
 
-async def test_with_an_authorizer_all_go_the_general_way(both: list[Way]) -> None:
-    class Nothing:
-        def is_allowed(self, *_: Any) -> bool:
-            return False
+def fetch_codes(answer: Any, version: int) -> list[int]:
+    _, response = decode_response(ApiKey.FETCH, version, memoryview(answer)[4:])
+    return [data.error_code for topic in response.responses for data in topic.partitions]
 
-    denied: Any = Nothing()
-    way = both[0]
-    way.dispatcher = Dispatcher(way.plane.broker, denied)
-    answer = await way.ask(produce_frame(way, batch(b"a")))
-    assert codes(answer) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+
+def restricted(way: Way) -> AclIndex:
+    """Have access rules, of which there are none yet, restrict what clients may do."""
+    rules = AclIndex()
+    way.dispatcher = Dispatcher(way.plane.broker, AccessControl(AclAuthorizer(rules)))
+    return rules
+
+
+def allow(rules: AclIndex, operation: Operation, *, denied: bool = False) -> None:
+    permission = Permission.DENY if denied else Permission.ALLOW
+    entry = Entry("User:*", "*", operation, permission)
+    rules.put(Pattern(ResourceType.TOPIC, "plain"), [entry])
+
+
+async def test_rules_hold_whichever_way_a_request_goes(both: list[Way]) -> None:
+    for version in (12, 13):
+        answers = []
+        for way in both:
+            rules = restricted(way)
+            found = [
+                codes(await way.ask(produce_frame(way, batch(b"a"), version=version)), version)
+            ]
+            allow(rules, Operation.WRITE)
+            found += [
+                codes(await way.ask(produce_frame(way, batch(b"b"), version=version)), version)
+            ]
+            await eventually(partial(is_visible, way.plane))
+            found += [fetch_codes(await way.ask(fetch_frame(way, 0, version=version)), version)]
+            allow(rules, Operation.READ)
+            found += [fetch_codes(await way.ask(fetch_frame(way, 0, version=version)), version)]
+            found += [
+                codes(await way.ask(produce_frame(way, batch(b"c"), version=version)), version)
+            ]
+            answers.append(found)
+        denied, none = [ErrorCode.TOPIC_AUTHORIZATION_FAILED], [ErrorCode.NONE]
+        assert answers == [[denied, none, denied, none, denied]] * 2
+
+
+async def test_a_grant_is_withdrawn_with_its_rule(both: list[Way]) -> None:
+    for way in both:
+        rules = restricted(way)
+        allow(rules, Operation.WRITE)
+        assert codes(await way.ask(produce_frame(way, batch(b"a")))) == [ErrorCode.NONE]
+        allow(rules, Operation.WRITE, denied=True)
+        denied = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        assert codes(await way.ask(produce_frame(way, batch(b"a")))) == denied

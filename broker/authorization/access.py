@@ -1,0 +1,98 @@
+"""Asks the authorizer, counts what it denies, and has the audit log record it."""
+
+from collections.abc import Collection, Iterable
+
+from qbus.security.acls import Decision, Operation, Reason, Resource, ResourceType
+
+from ..audit import AuditLog, Caller
+from ..net.peer import Peer, Principal
+from .authorizer import Authorizer
+
+
+class AccessControl:
+    """The one place where all protocols ask whether a client may do something.
+
+    ``is_restricted``: anything may be denied, or is to be recorded; without it nobody need ask.
+    ``denied`` counts what was denied that a client asked for.
+    """
+
+    def __init__(
+        self,
+        authorizer: Authorizer | None = None,
+        audit: AuditLog | None = None,
+        brokers: Collection[Principal] = (),
+    ) -> None:
+        """Without an ``authorizer`` all is allowed. ``brokers``: as whom other brokers come."""
+        self.authorizer = authorizer
+        self.audit = audit
+        self.denied = 0
+        self.is_restricted = authorizer is not None or audit is not None
+        self._brokers = frozenset(brokers)
+
+    def close(self) -> None:
+        """Have the audit log write what waits, and close it."""
+        if self.audit is not None:
+            self.audit.close()
+
+    @property
+    def version(self) -> int:
+        """What was decided under another version is to be decided anew."""
+        return 0 if self.authorizer is None else self.authorizer.version
+
+    def is_broker(self, principal: Principal) -> bool:
+        """Whether this is how brokers of the cluster authenticate."""
+        return principal in self._brokers
+
+    def allows(
+        self, principal: Principal, host: str, operation: Operation, resource: Resource
+    ) -> bool:
+        """Whether a client may do that. Nothing is counted or recorded."""
+        authorizer = self.authorizer
+        return authorizer is None or authorizer.is_allowed(principal, host, operation, resource)
+
+    def allows_any(
+        self, principal: Principal, host: str, operation: Operation, kind: ResourceType
+    ) -> bool:
+        """Whether a client may do that to any resource of a type (KIP-679)."""
+        authorizer = self.authorizer
+        return authorizer is None or authorizer.is_allowed_for_any(principal, host, operation, kind)
+
+    def allows_peer(self, peer: Peer, operation: Operation, resource: Resource) -> bool:
+        """The same of a connection's client, from what was decided for it before if that holds."""
+        grants, version = peer.grants, self.version
+        if grants.version != version:
+            grants.renew(version)
+        key = operation, resource
+        allowed = grants.decisions.get(key)
+        if allowed is None:
+            allowed = self.allows(peer.principal, peer.host, operation, resource)
+            grants.keep(key, allowed=allowed)
+        return allowed
+
+    def check(self, peer: Peer, operation: Operation, resource: Resource, caller: Caller) -> bool:
+        """Whether a client may do what it asks for; counted if not, and recorded as is due."""
+        allowed = self.allows_peer(peer, operation, resource)
+        if not allowed or self.audit is not None:
+            self.note(caller, operation, resource, allowed=allowed)
+        return allowed
+
+    def note(
+        self, caller: Caller, operation: Operation, resource: Resource, *, allowed: bool
+    ) -> None:
+        """Count and record a decision about something that a client asked for."""
+        if not allowed:
+            self.denied += 1
+        audit = self.audit
+        if audit is not None and (not allowed or caller.administers or audit.samples()):
+            audit.authorization(caller, operation, resource, self._why(caller, operation, resource))
+
+    def _why(self, caller: Caller, operation: Operation, resource: Resource) -> Decision:
+        authorizer, principal = self.authorizer, caller.principal
+        if authorizer is None:
+            return Decision(True, Reason.NO_AUTHORIZER)
+        return authorizer.explain(principal, caller.host, operation, resource)
+
+
+def bits(operations: Iterable[Operation]) -> int:
+    """A set of operations as a number: each is the bit of its own number (KIP-430)."""
+    return sum(1 << operation for operation in operations)

@@ -1,0 +1,83 @@
+"""What authorizes in a broker with a given configuration."""
+
+from pathlib import Path
+
+from qbus.config import BrokerConfig
+from qbus.errors import ConfigError
+from qbus.security.acls import AclIndex
+from qbus.security.principals import PrincipalMapper, subject
+
+from ..audit import AuditFile, AuditLimits, AuditLog
+from ..net.peer import Principal
+from .access import AccessControl
+from .authorizer import AclAuthorizer
+
+_USER = "User"
+
+
+def open_access(config: BrokerConfig, rules: AclIndex) -> AccessControl:
+    """Make what says who may do what, and start the audit log if there is to be one.
+
+    ``rules``: the access rules as the metadata cache has them. Brokers become super users.
+
+    Raises:
+        ConfigError: the audit log cannot be written, or the broker's own certificate not be read.
+    """
+    brokers = broker_principals(config)
+    rules.add_super_users(map(str, brokers))
+    authenticates = config.authenticates or (
+        bool(config.disque_listeners) and config.disque_authenticates
+    )
+    authorizer = AclAuthorizer(rules) if config.enforces_acls(authenticates=authenticates) else None
+    return AccessControl(authorizer, open_audit_log(config), brokers)
+
+
+def open_audit_log(config: BrokerConfig) -> AuditLog | None:
+    """Start the audit log, if one is configured. Raises ConfigError: it cannot be written."""
+    if not config.qbus_audit_log_path:
+        return None
+    limits = AuditLimits(
+        config.qbus_audit_log_max_bytes, config.qbus_audit_log_files, config.qbus_audit_queue_size
+    )
+    audit = AuditLog(
+        AuditFile(Path(config.qbus_audit_log_path), limits),
+        name=f"the audit log {config.qbus_audit_log_path}",
+        queue_size=limits.queue_size,
+        sampling=lambda: config.qbus_audit_data_sampling,
+        node_id=config.node_id,
+    )
+    audit.start()
+    return audit
+
+
+def broker_principals(config: BrokerConfig) -> frozenset[Principal]:
+    """As whom brokers of this cluster come: the user they share, or their certificate's.
+
+    The certificate is this broker's own; where each has another name, ``super.users`` names them.
+
+    Raises:
+        ConfigError: the certificate cannot be read.
+    """
+    name = config.inter_broker_listener
+    protocol = config.protocol_of(name)
+    own = config.for_listener(name)
+    if protocol.is_sasl:
+        user = own.sasl_inter_broker_username
+        return frozenset({Principal(_USER, user)} if user else ())
+    path = own.ssl_keystore_location or own.ssl_certificate_location
+    if not (protocol.is_encrypted and own.ssl_client_auth != "none" and path):
+        return frozenset()
+    mapped = PrincipalMapper(own.ssl_principal_mapping_rules).name(subject(_certificate(path)))
+    return frozenset({Principal(_USER, mapped)} if mapped else ())
+
+
+def _certificate(path: str) -> bytes:
+    """The first certificate of a PEM file, in DER. Raises ConfigError."""
+    from cryptography import x509  # noqa: PLC0415 - only where brokers have certificates
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415
+
+    try:
+        first, *_ = x509.load_pem_x509_certificates(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: expected a certificate in PEM: {error}") from None
+    return first.public_bytes(Encoding.DER)
