@@ -27,7 +27,10 @@ ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 PROSE = [
     *DOCS.rglob("*.md"),
-    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(
+        ROOT / f"{name}.md"
+        for name in ("README", "ARCHITECTURE", "CONTRIBUTING", "CHANGELOG", "SECURITY")
+    ),
 ]
 """Every page of the documentation."""
 
