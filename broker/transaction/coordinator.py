@@ -308,14 +308,12 @@ class TransactionCoordinator:
     async def verify_group(
         self, transactional_id: str, producer_id: int, epoch: int, group: str, *, add: bool
     ) -> ErrorCode:
-        """The same for offsets of a group, where these are in the metadata store.
-
-        The codes are those of an answer to TxnOffsetCommit.
-        """
+        """The same for offsets of a group, where these are in the metadata store."""
         wanted = Participants(groups=frozenset({group}))
         question = Question(transactional_id, (producer_id, epoch), wanted)
         answers = await self._ask(question, add=add)
-        return answers.get(group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        code = answers.get(group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return _for_producers(code, adds=add, abortable=True)
 
     async def _ask(self, question: Question, *, add: bool) -> Mapping[Place | str, ErrorCode]:
         try:

@@ -246,8 +246,9 @@ class MarkerSender:
                 ending.partitions.discard(place)
                 self.written += 1
             elif code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-                _log.info(
-                    "%s-%d knows a later coordinator of transaction %r than this one",
+                _log.warning(
+                    "%s-%d knows a later coordinator of transaction %r than this one, which leaves"
+                    " the transaction's end to it",
                     *place,
                     ending.transaction.transactional_id,
                 )

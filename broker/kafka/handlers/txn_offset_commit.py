@@ -132,7 +132,8 @@ async def _verify(
         request.producer_epoch,
     )
     if partition is None:
-        return await transactions.verify_group(name, producer_id, epoch, request.group_id, add=adds)
-    place = (OFFSETS_TOPIC, partition)
-    answers = await transactions.verify(name, producer_id, epoch, [place], add=adds)
-    return _VERIFIED.get(answers[place], answers[place])
+        code = await transactions.verify_group(name, producer_id, epoch, request.group_id, add=adds)
+    else:
+        place = (OFFSETS_TOPIC, partition)
+        code = (await transactions.verify(name, producer_id, epoch, [place], add=adds))[place]
+    return _VERIFIED.get(code, code)

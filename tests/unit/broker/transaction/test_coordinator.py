@@ -526,11 +526,13 @@ class TestQuestionsOfLeaders:
         answers = await world.transactions.verify(TX, 7, 3, [T0, T1], add=True)
         assert answers == dict.fromkeys([T0, T1], ErrorCode.NOT_ENOUGH_REPLICAS)
         group = await world.transactions.verify_group(TX, 7, 3, "g", add=True)
-        assert group is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert group is ErrorCode.NOT_ENOUGH_REPLICAS
 
-    async def test_about_groups_are_answered_as_to_transactional_commits(
-        self, world: World
-    ) -> None:
+    async def test_about_groups_are_answered_in_the_same_way(self, world: World) -> None:
+        world.brokers.answers = {"g": ErrorCode.PRODUCER_FENCED}
+        told = await world.transactions.verify_group(TX, 7, 3, "g", add=True)
+        assert told is ErrorCode.INVALID_PRODUCER_EPOCH
+        world.brokers.asked.clear()
         world.brokers.answers = {"g": ErrorCode.TRANSACTION_ABORTABLE}
         told = await world.transactions.verify_group(TX, 7, 3, "g", add=False)
         assert told is ErrorCode.TRANSACTION_ABORTABLE
