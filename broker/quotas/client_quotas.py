@@ -38,6 +38,7 @@ _WARNING_INTERVAL_S: Final = 60.0
 
 _CLIENT_ID_AT: Final = 8
 _LENGTH: Final = Struct(">h")
+_LONGEST: Final = 32767  # bytes of a client id
 
 
 class Windows(NamedTuple):
@@ -218,6 +219,22 @@ class ClientQuotas:
         if isinstance(known, ConnectionQuotas) and known.produce is found.produce:
             found.is_produce_known = known.is_produce_known
             found.is_prepaid = known.is_prepaid
+        peer.quota = found
+        return found
+
+    def of_client(self, peer: Peer, client_id: str, now: float) -> ConnectionQuotas:
+        """As :meth:`of`, for a protocol where a connection has one client id, which is known."""
+        known = peer.quota
+        encoded = client_id.encode("utf-8", "replace")[:_LONGEST]
+        field = _LENGTH.pack(len(encoded)) + encoded
+        if (
+            isinstance(known, ConnectionQuotas)
+            and known.generation == self._generation
+            and known.principal is peer.principal
+            and known.client_field == field
+        ):
+            return known
+        found = self._look_up(peer.principal, field, now)
         peer.quota = found
         return found
 

@@ -23,6 +23,7 @@ from qbus.broker.partition.registry import log_config
 from qbus.broker.partition.replica_manager import ReplicaManager
 from qbus.broker.partition_fold import PartitionFold
 from qbus.broker.queues import QueueService
+from qbus.broker.quotas import ClientQuotas
 from qbus.broker.replicator.lazy_fetchers import LazyFetchers
 from qbus.clock import ManualClock
 from qbus.config import BrokerConfig, ListenerInfo, TopicConfig
@@ -209,6 +210,7 @@ class DataPlane:
             delays=self.delays,
             queues=self.queues,
             cleaner=self.cleaner,
+            quotas=ClientQuotas(),
         )
 
     async def stop(self) -> None:

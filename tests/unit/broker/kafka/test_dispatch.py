@@ -13,6 +13,7 @@ from qbus.broker.metrics import Metrics
 from qbus.broker.net.connection import CloseConnection
 from qbus.broker.net.peer import Peer
 from qbus.broker.partition.purgatory import Delayed
+from qbus.broker.quotas import ClientQuotas
 from qbus.config import ListenerInfo
 from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.wire import ApiKey, Struct, decode_response
@@ -30,7 +31,7 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def dispatcher(metrics: Metrics) -> Dispatcher:
-    broker: Any = SimpleNamespace(metrics=metrics)
+    broker: Any = SimpleNamespace(metrics=metrics, quotas=ClientQuotas())
     return Dispatcher(broker)
 
 
