@@ -299,7 +299,7 @@ def _complete(
     """Add what stands on all the rest: compaction, transactions, quotas, metrics, jobs."""
     peers.serve(broker)
     broker.quotas, broker.connection_rates = follow_quotas(
-        broker.config, broker.metadata, broker.replicas.tasks
+        broker.config, broker.metadata, broker.replicas.tasks, broker.access.is_broker
     )
     stopping.push_async_callback(asyncio.to_thread, broker.cleaner.stop)
     broker.cleaner.start()

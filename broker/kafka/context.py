@@ -32,6 +32,7 @@ ADMINISTRATION: Final = frozenset(
         ApiKey.DELETE_RECORDS,
         ApiKey.CREATE_ACLS,
         ApiKey.DELETE_ACLS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.ALTER_REPLICA_LOG_DIRS,
         ApiKey.CREATE_PARTITIONS,
