@@ -18,7 +18,8 @@ from qbus.metadata import MetadataStore, SessionState, StoreError
 from qbus.metadata.znodes import BrokerNode
 from qbus.wire import ApiKey
 
-from .authentication import Authentication, start_authentication
+from .audit import AuditLog
+from .authentication import Authentication, Outcome, start_authentication
 from .authentication import register_metrics as register_authentication_metrics
 from .authorization import AccessControl
 from .authorization.setup import open_access
@@ -209,7 +210,20 @@ async def _know_clients(
     parts.push_async_callback(asyncio.to_thread, access.close)
     authentication = await start_authentication(config, clock, store, metadata)
     parts.callback(authentication.close)
+    if access.audit is not None:
+        authentication.observers.append(partial(_record, access.audit))
     return authentication, access
+
+
+def _record(audit: AuditLog, outcome: Outcome) -> None:
+    """Have the audit log tell of an attempt to authenticate."""
+    audit.authentication(
+        principal=f"User:{outcome.user}",
+        host=outcome.host,
+        mechanism=outcome.mechanism,
+        allowed=outcome.is_success,
+        reason=outcome.reason,
+    )
 
 
 def _cleaner(

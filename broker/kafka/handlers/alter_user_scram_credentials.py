@@ -64,6 +64,8 @@ async def handle(
         outcomes[change.name] = outcome
         if outcome is None:
             _log.info("the credentials of %r are altered by %s", change.name, context.sender)
+            if broker.audit is not None:
+                broker.audit.administration(context.caller, "alter credentials", change.name)
     return _response(outcomes)
 
 
