@@ -6,6 +6,7 @@ ephemeral. Names are escaped like those of consumer groups.
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from qbus.errors import ConfigError
 from qbus.names import escape
@@ -28,7 +29,7 @@ def status_path(name: str) -> str:
 
 def configured_agent(
     apply: Callable[[AgentConfig], Awaitable[None]],
-    defaults: Mapping[str, str] | None = None,
+    defaults: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Configured[AgentConfig]:
     """Return what applies an agent's configurations.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from qbus.clock import Clock, SystemClock
 from qbus.metadata import MetadataStore
@@ -31,11 +32,15 @@ _LOCAL_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions(DaemonOptions):
-    """How an agent is started; ZooKeeper has its configuration under ``name``, then ``group``."""
+    """How an agent is started; ZooKeeper has its configuration under ``name``, then ``group``.
+
+    command_config: a file of properties that says how to connect where the configuration does not.
+    """
 
     data_dir: Path
     name: str
     group: str | None = None
+    command_config: Path | None = None
 
 
 def run(options: RunOptions) -> int:
@@ -53,7 +58,11 @@ def run(options: RunOptions) -> int:
 
 async def _serve(options: RunOptions, clock: Clock) -> int:
     agent = Agent(options.data_dir, clock)
-    defaults = {} if options.zookeeper is None else {"bootstrap": f"zk://{options.zookeeper}"}
+    defaults: dict[str, Any] = {}
+    if options.zookeeper is not None:
+        defaults["bootstrap"] = f"zk://{options.zookeeper}"
+    if options.command_config is not None:
+        defaults["security"] = {"file": str(options.command_config.resolve())}
     configured = configured_agent(agent.apply, defaults)
     reporter = StatusReporter(
         {"name": options.name, "group": options.group},

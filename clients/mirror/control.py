@@ -5,6 +5,8 @@ JSON, ephemeral. Names are escaped like those of consumer groups.
 """
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 from qbus.metadata.zookeeper import ZooKeeperAddress
 from qbus.names import escape
@@ -31,11 +33,24 @@ def status_path(link: str, process: str) -> str:
 
 
 def configured_mirror(
-    apply: Callable[[MirrorConfig], Awaitable[None]], zookeeper: ZooKeeperAddress | None
+    apply: Callable[[MirrorConfig], Awaitable[None]],
+    zookeeper: ZooKeeperAddress | None,
+    command_config: Path | None = None,
 ) -> Configured[MirrorConfig]:
     """Return what applies a mirror's configurations.
 
-    By default the target is the cluster that is registered in ``zookeeper``.
+    By default the target is the cluster that is registered in ``zookeeper``, and ``command_config``
+    is a file of properties that says how to connect to it.
     """
-    defaults = {} if zookeeper is None else {"target": {"bootstrap": f"zk://{zookeeper}"}}
+    defaults = target_defaults(None if zookeeper is None else f"zk://{zookeeper}", command_config)
     return Configured(lambda text: parse(text, defaults=defaults), apply)
+
+
+def target_defaults(bootstrap: str | None, command_config: Path | None) -> dict[str, Any]:
+    """Return what holds for the target where a configuration does not say."""
+    target: dict[str, Any] = {}
+    if bootstrap is not None:
+        target["bootstrap"] = bootstrap
+    if command_config is not None:
+        target["security"] = {"file": str(command_config.resolve())}
+    return {"target": target} if target else {}

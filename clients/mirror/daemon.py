@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from qbus.clock import Clock, SystemClock
@@ -24,11 +25,13 @@ _OBSERVE_S = 1.0
 class RunOptions(DaemonOptions):
     """How a mirror is started; ZooKeeper has its configuration under ``link``.
 
-    ``process`` tells it from others that run the same link.
+    ``process`` tells it from others that run the same link. ``command_config``: a file of
+    properties that says how to connect to the target where the configuration does not.
     """
 
     process: str
     link: str = ""
+    command_config: Path | None = None
 
 
 def run(options: RunOptions) -> int:
@@ -43,7 +46,7 @@ def run(options: RunOptions) -> int:
 
 async def _serve(options: RunOptions, clock: Clock) -> int:
     mirror = Mirror()
-    configured = configured_mirror(mirror.apply, options.zookeeper)
+    configured = configured_mirror(mirror.apply, options.zookeeper, options.command_config)
 
     def work(max_bytes: int) -> dict[str, Any]:
         links = mirror.refresh()

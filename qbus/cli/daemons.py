@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
 import click
+
+from qbus.cli.lazy import COMMAND_CONFIG, COMMAND_CONFIG_VARIABLE
 
 if TYPE_CHECKING:
     from qbus.config.address import Address
@@ -34,6 +37,24 @@ def zookeeper_option(text: str) -> Callable[[Callable[P, None]], Callable[P, Non
         show_envvar=True,
         help=text,
     )
+
+
+def command_config_option(text: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """The option ``--command-config`` of a daemon, with the help ``text``."""
+    return click.option(
+        COMMAND_CONFIG,
+        "command_config",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        envvar=COMMAND_CONFIG_VARIABLE,
+        show_envvar=True,
+        help=text,
+    )
+
+
+def security_of(file: Path | None) -> dict[str, dict[str, str]]:
+    """The table of a daemon's configuration that has a file say how to connect."""
+    return {} if file is None else {"security": {"file": str(file.resolve())}}
 
 
 metrics_option = click.option(

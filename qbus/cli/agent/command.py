@@ -5,7 +5,13 @@ from pathlib import Path
 import click
 
 from qbus.cli.agent.config import ZOOKEEPER_HELP, config
-from qbus.cli.daemons import log_options, metrics_option, zookeeper, zookeeper_option
+from qbus.cli.daemons import (
+    command_config_option,
+    log_options,
+    metrics_option,
+    zookeeper,
+    zookeeper_option,
+)
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import json_option, watch_option
 from qbus.cli.parameters import bootstrap, key_value
@@ -31,6 +37,10 @@ def agent() -> None:
 @click.argument("paths", metavar="[PATH]...", nargs=-1)
 @click.option(
     "--bootstrap", type=bootstrap, metavar="HOST:PORT,...", help="Brokers to ship PATHs to."
+)
+@command_config_option(
+    "Properties that say how to connect, as security.protocol and sasl.username; and where, without"
+    " --bootstrap. The configuration's own table [security] counts before."
 )
 @click.option("--topic", metavar="TOPIC", help="Topic for the lines of PATHs.")
 @click.option(
@@ -84,6 +94,7 @@ def run(
     *,
     paths: tuple[str, ...],
     bootstrap: str | None,
+    command_config: Path | None,
     topic: str | None,
     from_beginning: bool,
     exclude: tuple[str, ...],
@@ -107,6 +118,7 @@ def run(
     from qbus.agent.daemon import RunOptions
     from qbus.agent.daemon import run as run_agent
     from qbus.cli.agent.config import from_paths
+    from qbus.cli.command_config import read_command_config
     from qbus.cli.daemons import metrics_address, zookeeper_address
     from qbus.service.logs import configure
 
@@ -117,9 +129,13 @@ def run(
         raise click.UsageError("These options go with PATHs; the configuration has them otherwise.")
     text = None
     if paths:
+        if bootstrap is None and command_config is not None:
+            bootstrap = read_command_config(command_config).bootstrap
         if bootstrap is None or topic is None:
             raise click.UsageError("PATHs need --bootstrap and --topic.")
-        text = from_paths(paths, bootstrap, topic, from_beginning, exclude, key, dict(headers))
+        text = from_paths(
+            paths, bootstrap, topic, from_beginning, exclude, key, dict(headers), command_config
+        )
     options = RunOptions(
         data_dir=data_dir,
         name=name or socket.gethostname(),
@@ -128,6 +144,7 @@ def run(
         file=config_file,
         zookeeper=zookeeper_address(zookeeper),
         metrics=metrics_address(metrics_listen),
+        command_config=command_config,
     )
     configure("json" if as_json else "human", log_level)
     context.exit(run_agent(options))

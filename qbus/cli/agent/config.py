@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qbus.cli.daemon_config import DaemonConfig, Help, config_group
-from qbus.cli.daemons import toml_value
+from qbus.cli.daemons import security_of, toml_value
 from qbus.cli.failures import Failure
 from qbus.errors import ConfigError
 
@@ -25,6 +25,7 @@ def from_paths(
     exclude: Sequence[str],
     key: str | None,
     headers: Mapping[str, str],
+    command_config: Path | None = None,
 ) -> bytes:
     """The TOML of a configuration with one source; raises a usage error for invalid values."""
     from qbus.agent.config import read
@@ -36,11 +37,14 @@ def from_paths(
         "key": key or "",
         "headers": dict(headers),
     }
+    security = security_of(command_config)
     try:
-        read({"bootstrap": bootstrap, "topic": topic, "source": [source]})
+        read({"bootstrap": bootstrap, "topic": topic, "source": [source], **security})
     except ConfigError as error:
         raise click.UsageError(f"{error}.") from None
-    lines = [f"bootstrap = {toml_value(bootstrap)}", f"topic = {toml_value(topic)}", "[[source]]"]
+    lines = [f"bootstrap = {toml_value(bootstrap)}", f"topic = {toml_value(topic)}"]
+    lines += [f"{name} = {toml_value(value)}" for name, value in security.items()]
+    lines += ["[[source]]"]
     lines += [f"{name} = {toml_value(value)}" for name, value in source.items()]
     return "\n".join(lines).encode()
 

@@ -63,6 +63,7 @@ def run(
         zookeeper=zookeeper_address(said.zookeeper) if is_central else None,
         link=said.link or "",
         metrics=metrics_address(metrics_listen),
+        command_config=said.command_config,
     )
     configure("json" if as_json else "human", log_level)
     context.exit(run_mirror(options))

@@ -1,11 +1,12 @@
 """`qbus mirror config`, and the configurations that mirror commands read."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from qbus.cli.daemon_config import DaemonConfig, Help, config_group
-from qbus.cli.daemons import toml_value
+from qbus.cli.daemons import security_of, toml_value
 from qbus.cli.failures import Failure
 from qbus.cli.mirror.options import ZOOKEEPER_HELP, Selected
 from qbus.errors import ConfigError
@@ -22,9 +23,14 @@ def to_toml(stated: Selected) -> bytes:
     assert stated.target is not None
     name, bootstrap = stated.target
     exclude = [INTERNAL, *stated.exclude]
-    target = {"idc": name, "bootstrap": bootstrap}
+    target = {"idc": name, "bootstrap": bootstrap, **security_of(stated.command_config)}
     sources = [
-        {"idc": source.name, "bootstrap": source.bootstrap, "relay": stated.relay}
+        {
+            "idc": source.name,
+            "bootstrap": source.bootstrap,
+            "relay": stated.relay,
+            **security_of(stated.source_command_config),
+        }
         for source in stated.sources
     ]
     try:
@@ -47,26 +53,34 @@ async def configuration(stated: Selected) -> "MirrorConfig":
     """The configuration that a command is about; Failure where there is none."""
     from qbus.cli.daemon_store import administration, read_config
     from qbus.clients.mirror.config import load, parse
-    from qbus.clients.mirror.control import config_path
+    from qbus.clients.mirror.control import config_path, target_defaults
 
+    file = stated.command_config
     if stated.config_file is not None:
-        return load(stated.config_file)
+        return load(stated.config_file, defaults=target_defaults(None, file))
     if stated.link is None:
         return parse(to_toml(stated))
     async with administration(stated.zookeeper) as store:
         found = await read_config(store, config_path(stated.link), stated.link)
     origin = f"the configuration of {stated.link}"
-    return check(found["text"].encode(), origin, f"zk://{stated.zookeeper}")
+    return check(found["text"].encode(), origin, f"zk://{stated.zookeeper}", file)
 
 
-def check(text: bytes, origin: str, target_bootstrap: str | None = None) -> "MirrorConfig":
+def check(
+    text: bytes,
+    origin: str,
+    target_bootstrap: str | None = None,
+    command_config: Path | None = None,
+) -> "MirrorConfig":
     """Parse a configuration; a Failure begins with ``origin``.
 
-    target_bootstrap: the target's brokers, where the text may leave them out.
+    target_bootstrap: the target's brokers, where the text may leave them out. command_config: a
+    file that says how to connect to them.
     """
     from qbus.clients.mirror.config import parse
+    from qbus.clients.mirror.control import target_defaults
 
-    defaults = {"target": {"bootstrap": target_bootstrap}} if target_bootstrap else {}
+    defaults = target_defaults(target_bootstrap, command_config)
     try:
         return parse(text, defaults=defaults)
     except ConfigError as error:

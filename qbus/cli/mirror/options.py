@@ -6,7 +6,7 @@ from typing import NamedTuple, ParamSpec
 
 import click
 
-from qbus.cli.daemons import zookeeper_option
+from qbus.cli.daemons import command_config_option, zookeeper_option
 
 P = ParamSpec("P")
 
@@ -29,6 +29,8 @@ class Selected(NamedTuple):
     config_file: Path | None
     zookeeper: str | None
     link: str | None
+    command_config: Path | None = None
+    source_command_config: Path | None = None
 
 
 def idc(text: str) -> Idc:
@@ -81,6 +83,16 @@ _OPTIONS = (
         metavar="NAME",
         help="Link whose configuration is in ZooKeeper, instead of a file.",
     ),
+    command_config_option(
+        "Properties that say how to connect to --target, and to --source if there is no other file"
+        " for it. Configurations have tables [security] of their own.",
+    ),
+    click.option(
+        "--source-command-config",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Properties that say how to connect to every --source.",
+    ),
 )
 
 
@@ -92,6 +104,7 @@ def mirror_options(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def selected(
+    *,
     sources: tuple[Idc, ...],
     target: Idc | None,
     topics: tuple[str, ...],
@@ -100,6 +113,8 @@ def selected(
     config_file: Path | None,
     zookeeper: str | None,
     link: str | None,
+    command_config: Path | None,
+    source_command_config: Path | None,
 ) -> Selected:
     """The options as one value; raises a usage error for an invalid combination."""
     stated = bool(sources or target or topics or exclude)
@@ -112,4 +127,17 @@ def selected(
         raise click.UsageError("--source, --target and --topics go together.")
     if link is not None and zookeeper is None:
         raise click.UsageError("--link needs --zookeeper.")
-    return Selected(sources, target, topics, exclude, relay, config_file, zookeeper, link)
+    if source_command_config is not None and not stated:
+        raise click.UsageError("--source-command-config goes with --source.")
+    return Selected(
+        sources,
+        target,
+        topics,
+        exclude,
+        relay,
+        config_file,
+        zookeeper,
+        link,
+        command_config,
+        source_command_config or command_config,
+    )
