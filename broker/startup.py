@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from qbus._version import __version__
 from qbus.clock import Clock
-from qbus.config import Address, BrokerConfig, TopicConfig
+from qbus.config import Address, BrokerConfig, ListenerInfo, TopicConfig
 from qbus.metadata import MetadataStore, SessionState, StoreError
-from qbus.metadata.znodes import BrokerNode
+from qbus.metadata.znodes import BrokerNode, EndpointNode
 from qbus.wire import ApiKey
 
 from .audit import AuditLog
@@ -83,14 +83,13 @@ _log = logging.getLogger(__name__)
 _SESSIONS = 1.5  # ZooKeeper takes a little longer to end them
 _STORAGE_S = 1.0
 _TOKEN_KEYS_S = 5.0
-_EVERY_INTERFACE = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not listened on
 
 
 @asynccontextmanager
 async def running_broker(
     config: BrokerConfig,
     clock: Clock,
-    listening: Address,
+    listening: Sequence[ListenerInfo],
     worker: Worker | None = None,
     *,
     jobs: Address | None = None,
@@ -130,7 +129,7 @@ async def running_broker(
         closing_logs.push_async_callback(asyncio.to_thread, logs.close)
         machine = worker.machine if worker is not None else ""
         registration, sequence = await _register(
-            config, clock, store, metadata, logs, (listening, jobs), machine
+            config, clock, store, metadata, logs, (advertised(config, listening), jobs), machine
         )
         if store.is_shared:
             parts.push_async_callback(_unregister, store, config.node_id, registration)
@@ -163,7 +162,9 @@ async def running_broker(
         FullDisks(store, metadata, logs.directories, config.node_id, registration.epoch).register(
             replicas.tasks
         )
-        detector = FailureDetector(store, metadata, config.node_id)
+        detector = FailureDetector(
+            store, metadata, config.node_id, config.inter_broker_listener
+        )
         # The hub knows of the end of a process without looking for it.
         if config.crash_detection_enable and config.zookeeper_address is not None:
             parts.push_async_callback(detector.stop)
@@ -405,12 +406,12 @@ async def _register(
     store: MetadataStore,
     metadata: MetadataCache,
     logs: LogManager,
-    listening: tuple[Address, Address | None],
+    reached: tuple[Sequence[EndpointNode], Address | None],
     machine: str,
 ) -> tuple[BrokerNode, int]:
     """Resign from what may not be true any more; only then be registered, and elected.
 
-    ``listening``: where for Kafka's clients, and where for clients of jobs.
+    ``reached``: where by Kafka's clients, and where it listens for clients of jobs.
 
     Returns the registration, and the sequence number of the change that announces it.
     """
@@ -424,18 +425,21 @@ async def _register(
     epoch = await raise_broker_epoch(store, node_id, clock)
     await resign(store, metadata, node_id, _lost_records(metadata, logs, lost), is_alone=is_alone)
     remember_boot(logs.directories, boot)
-    address = _advertised(config, listening[0])
-    jobs = None if listening[1] is None else _advertised_for_jobs(config, listening[1])
+    endpoints, listening_for_jobs = reached
+    jobs = None
+    if listening_for_jobs is not None:
+        jobs = _advertised_for_jobs(config, listening_for_jobs)
     rack, now_ms = config.broker_rack, clock.time_ms()
     registration = BrokerNode(
-        address.host,
-        address.port,
+        endpoints[0].host,
+        endpoints[0].port,
         epoch,
         rack,
         now_ms,
         directory,
         machine=machine,
         disque=jobs,
+        listeners=BrokerNode.listed(endpoints),
     )
     return registration, await register_broker(store, node_id, registration)
 
@@ -456,17 +460,26 @@ def _lost_records(
     return has_lost
 
 
-def _advertised(config: BrokerConfig, listening: Address) -> Address:
-    if config.advertised_address is not None:
-        return config.advertised_address
-    host = socket.getfqdn() if listening.host in _EVERY_INTERFACE else listening.host
+def advertised(config: BrokerConfig, listening: Sequence[ListenerInfo]) -> list[EndpointNode]:
+    """Return where clients and other brokers reach the listeners, the first one first."""
+    stated = config.advertised_addresses
+    endpoints = []
+    for one in listening:
+        address = stated.get(one.name) or _reachable(one.address)
+        endpoints.append(EndpointNode(one.name, one.protocol, address.host, address.port))
+    return endpoints
+
+
+def _reachable(listening: Address) -> Address:
+    host = socket.getfqdn() if listening.is_every_interface else listening.host
     return Address(host, listening.port)
 
 
 def _advertised_for_jobs(config: BrokerConfig, listening: Address) -> Address:
     if config.advertised_disque_address is not None:
         return config.advertised_disque_address
-    host = _advertised(config, listening).host
+    stated = config.advertised_address
+    host = stated.host if stated is not None else _reachable(listening).host
     return Address(host, listening.port)
 
 

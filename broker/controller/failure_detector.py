@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import Enum, auto
 
+from qbus.config import Address
 from qbus.metadata import MetadataStore, StoreError
 
 from ..metadata.cache import MetadataCache
@@ -44,8 +45,16 @@ class FailureDetector:
     ``noticed`` counts the brokers that this detector unregistered.
     """
 
-    def __init__(self, store: MetadataStore, metadata: MetadataCache, node_id: int) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        metadata: MetadataCache,
+        node_id: int,
+        listener: str = "PLAINTEXT",
+    ) -> None:
+        """``listener``: the one that brokers reach one another by."""
         self.noticed = 0
+        self._listener = listener
         self._store = store
         self._metadata = metadata
         self._node_id = node_id
@@ -79,7 +88,7 @@ class FailureDetector:
     async def _keep_probing(self, broker: BrokerInfo) -> None:
         was_reached, refusals, pause = False, 0, _BETWEEN_S
         while True:
-            probe, seconds = await _probe(broker)
+            probe, seconds = await _probe(self._address(broker))
             was_reached = was_reached or probe is _ProbeResult.ENDED
             refusals = refusals + 1 if probe is _ProbeResult.REFUSED else 0
             if was_reached and refusals == _REFUSALS:
@@ -89,10 +98,12 @@ class FailureDetector:
             pause = _BETWEEN_S if is_urgent else min(2 * pause, _CALM_S)
             await asyncio.sleep(pause)
 
+    def _address(self, broker: BrokerInfo) -> Address:
+        """Any address of it will do: all refuse when the process is gone."""
+        return broker.address_of(self._listener) or Address(broker.host, broker.port)
+
     async def _unregister(self, broker: BrokerInfo) -> None:
-        _log.warning(
-            "broker %d has died: %s:%d refuses connections", broker.id, broker.host, broker.port
-        )
+        _log.warning("broker %d has died: %s refuses connections", broker.id, self._address(broker))
         try:
             self.noticed += await unregister_broker(self._store, broker.id, broker.epoch)
         except StoreError as error:
@@ -110,7 +121,7 @@ def probed_brokers(
     ]
 
 
-async def _probe(broker: BrokerInfo) -> tuple[_ProbeResult, float]:
+async def _probe(address: Address) -> tuple[_ProbeResult, float]:
     """Connect and stay connected; return the result and the seconds that it lasted.
 
     A dying process may still accept a connection while the system closes its sockets.
@@ -118,7 +129,7 @@ async def _probe(broker: BrokerInfo) -> tuple[_ProbeResult, float]:
     began = time.monotonic()
     try:
         async with asyncio.timeout(_CONNECT_S):
-            reader, writer = await asyncio.open_connection(broker.host, broker.port)
+            reader, writer = await asyncio.open_connection(*address)
     except ConnectionRefusedError:
         return _ProbeResult.REFUSED, 0.0
     except OSError:

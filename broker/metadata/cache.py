@@ -41,6 +41,7 @@ from .image import (
     ClientQuotasChanged,
     Event,
     GroupConfigChanged,
+    NodeAddress,
     Topic,
     UserConfigChanged,
     differences,
@@ -127,6 +128,11 @@ class MetadataCache:
     def brokers(self) -> Mapping[int, BrokerInfo]:
         """The live brokers, by id."""
         return self.cluster.brokers
+
+    def nodes(self, listener: str) -> list[NodeAddress]:
+        """Return the live brokers as clients of the listener of that name reach them."""
+        known = (broker.node(listener) for broker in self.cluster.brokers.values())
+        return [node for node in known if node is not None]
 
     @property
     def controller_id(self) -> int:

@@ -2,11 +2,21 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from qbus.config import Address
+from qbus.config import Address, ListenerInfo
 from qbus.metadata import Check, Node, Op
 from qbus.metadata.client_quotas import QuotaEntity
 from qbus.metadata.znodes import NO_LEADER, ConfigNode, PartitionStateNode, TopicNode
+
+
+class NodeAddress(NamedTuple):
+    """A broker as the clients of one listener reach it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +27,7 @@ class BrokerInfo:
     more records, and leads only where no other replica can. ``machine``: where not empty, that of
     the other brokers that run on the same one. ``disque``: where it serves RESP, if it does;
     ``disque_tls``: where with TLS.
+    ``listeners``: where each of its listeners is reached; none: PLAINTEXT alone, at host and port.
     """
 
     id: int
@@ -29,6 +40,26 @@ class BrokerInfo:
     machine: str = ""
     disque: Address | None = None
     disque_tls: Address | None = None
+    listeners: tuple[ListenerInfo, ...] = ()
+
+    def address_of(self, listener: str) -> Address | None:
+        """Where its listener of that name is reached; None: it has none."""
+        if not self.listeners:
+            return Address(self.host, self.port) if listener == "PLAINTEXT" else None
+        return next((one.address for one in self.listeners if one.name == listener), None)
+
+    def serves(self, listener: str) -> bool:
+        """Whether it has a listener of that name."""
+        if not self.listeners:
+            return listener == "PLAINTEXT"
+        return any(one.name == listener for one in self.listeners)
+
+    def node(self, listener: str) -> NodeAddress | None:
+        """What clients of a listener are told of it; None: they cannot reach it."""
+        address = self.address_of(listener)
+        if address is None:
+            return None
+        return NodeAddress(self.id, address.host, address.port, self.rack)
 
 
 def machines_of(brokers: Iterable[BrokerInfo]) -> dict[int, str]:

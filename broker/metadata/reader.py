@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from qbus.config import Address
+from qbus.config import Address, ListenerInfo, SecurityProtocol
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import Check, MetadataStore, Node
 from qbus.metadata.acls import (
@@ -40,6 +40,8 @@ from .image import BrokerInfo, Topic, with_states
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_PROTOCOLS = frozenset(SecurityProtocol)
 
 
 class Cluster(NamedTuple):
@@ -256,6 +258,11 @@ def _read_broker(path: str, data: bytes) -> BrokerInfo:
         node.machine,
         None if node.disque is None else Address(*node.disque),
         None if node.disque_tls is None else Address(*node.disque_tls),
+        tuple(
+            ListenerInfo(one.name, SecurityProtocol(one.protocol), Address(one.host, one.port))
+            for one in node.listeners
+            if one.protocol in _PROTOCOLS
+        ),
     )
 
 

@@ -8,7 +8,7 @@ Every ``decode`` raises MalformedNode.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from types import MappingProxyType
@@ -73,6 +73,19 @@ class ClusterIdNode(NamedTuple):
             return cls(str(json_["id"]))
 
 
+class EndpointNode(NamedTuple):
+    """Where a listener of a broker is reached, by its name and its security protocol."""
+
+    name: str
+    protocol: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
 class BrokerNode(NamedTuple):
     """The registration of a live broker: an ephemeral node of its session.
 
@@ -81,7 +94,8 @@ class BrokerNode(NamedTuple):
     directories has no room; it leads only where no other replica can. ``machine``: what it has in
     common with the other brokers of its supervisor, and with no others. ``disque``: where it serves
     jobs by Disque's protocol, as host and port; None: nowhere. ``disque_tls``: where it does that
-    with TLS.
+    with TLS. ``listeners``: where its listeners are reached; none: there is one, PLAINTEXT, at host
+    and port.
     """
 
     host: str
@@ -95,6 +109,13 @@ class BrokerNode(NamedTuple):
     machine: str = ""
     disque: tuple[str, int] | None = None
     disque_tls: tuple[str, int] | None = None
+    listeners: tuple[EndpointNode, ...] = ()
+
+    @staticmethod
+    def listed(endpoints: Sequence[EndpointNode]) -> tuple[EndpointNode, ...]:
+        """Return what ``listeners`` is for all endpoints of a broker."""
+        alone = len(endpoints) == 1 and endpoints[0][:2] == ("PLAINTEXT", "PLAINTEXT")
+        return () if alone else tuple(endpoints)
 
     @staticmethod
     def path(node_id: int) -> str:
@@ -111,15 +132,18 @@ class BrokerNode(NamedTuple):
 
     def encode(self) -> bytes:
         """Kafka's JSON, version 5, with additional fields of Qbus."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        registration = {
+        plaintext = EndpointNode("PLAINTEXT", "PLAINTEXT", self.host, self.port)
+        listeners = self.listeners or (plaintext,)
+        # Clients that read only these do not encrypt (KIP-103).
+        open_ = next((one for one in listeners if one.protocol == "PLAINTEXT"), None)
+        registration: dict[str, Any] = {
             "version": 5,
-            "host": self.host,
-            "port": self.port,
+            "host": open_.host if open_ else None,
+            "port": open_.port if open_ else -1,
             "jmx_port": -1,
             "timestamp": str(self.timestamp_ms),
-            "endpoints": [f"PLAINTEXT://{host}:{self.port}"],
-            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+            "endpoints": [str(one) for one in listeners],
+            "listener_security_protocol_map": {one.name: one.protocol for one in listeners},
             "features": {},
             "epoch": self.epoch,
         }
@@ -145,9 +169,12 @@ class BrokerNode(NamedTuple):
         """Decode what :meth:`encode` wrote."""
         with _decoding("broker", data) as json_:
             disque, disque_tls = json_.get("disque"), json_.get("disque_tls")
+            listeners = _listeners(json_)
+            first = listeners[0] if listeners else None
             return cls(
-                host=str(json_["host"]),
-                port=int(json_["port"]),
+                host=str(json_["host"]) if first is None else first.host,
+                port=int(json_["port"]) if first is None else first.port,
+                listeners=listeners,
                 epoch=int(json_["epoch"]),
                 rack=json_.get("rack"),
                 timestamp_ms=int(json_["timestamp"]),
@@ -160,6 +187,18 @@ class BrokerNode(NamedTuple):
                     (str(disque_tls["host"]), int(disque_tls["port"])) if disque_tls else None
                 ),
             )
+
+
+def _listeners(registration: Mapping[str, Any]) -> tuple[EndpointNode, ...]:
+    """Return the listeners of a registration; none where that is PLAINTEXT alone."""
+    protocols = registration.get("listener_security_protocol_map", {})
+    found = []
+    for endpoint in registration.get("endpoints", ()):
+        name, _, address = str(endpoint).partition("://")
+        host, _, port = address.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        found.append(EndpointNode(name, str(protocols.get(name, name)), host, int(port)))
+    return BrokerNode.listed(found)
 
 
 class BrokerEpochNode(NamedTuple):

@@ -34,7 +34,7 @@ def handle(
         controller_id=broker.metadata.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=live.id, host=live.host, port=live.port, rack=live.rack)
-            for live in broker.metadata.brokers.values()
+            for live in broker.metadata.nodes(context.peer.listener.name)
         ],
     )
     if request.include_cluster_authorized_operations:

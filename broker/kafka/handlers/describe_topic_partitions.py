@@ -98,7 +98,7 @@ def _describe(
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for index, partition in enumerate(page, first):
-        error, leader, offline = view(broker.metadata, topic, index)
+        error, leader, offline = view(broker.metadata, topic, index, context.peer.listener.name)
         last = partition.last_in_sync
         partitions.append(
             DescribeTopicPartitionsResponsePartition(

@@ -173,7 +173,8 @@ class _Fetch:
 
     def name_leaders(self, response: FetchResponse) -> None:
         """Say who leads the partitions that are led elsewhere, or in another epoch."""
-        name_leaders(self._broker.metadata, response, self._version)
+        listener = self._context.peer.listener.name
+        name_leaders(self._broker.metadata, response, self._version, listener)
 
     def _redirect(self, partition: Partition, wanted: FetchPartition, data: PartitionData) -> bool:
         """Whether the consumer is sent to a replica that is nearer to it."""
@@ -224,7 +225,9 @@ def _handle_replica(
         replicas.readers,
         session,
         min(request.max_bytes, replicas.fetch_max_bytes),
-        lambda response: name_leaders(broker.metadata, response, context.api_version),
+        lambda response: name_leaders(
+            broker.metadata, response, context.api_version, context.peer.listener.name
+        ),
     )
     is_new = request.session_epoch == NEW_EPOCH  # the follower wants to know its session's id
     delayed.begin(request.min_bytes, 0.0 if is_new else request.max_wait_ms / 1000)

@@ -52,12 +52,11 @@ async def _find(broker: "Broker", context: RequestContext, key: str, key_type: i
     except ApiError as error:
         nobody.error_code, nobody.error_message = error.code, error.message
         return nobody
-    if coordinator is None:
+    node = None if coordinator is None else coordinator.node(context.peer.listener.name)
+    if node is None:
         nobody.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return nobody
-    return Coordinator(
-        key=key, node_id=coordinator.id, host=coordinator.host, port=coordinator.port
-    )
+    return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port)
 
 
 async def _coordinator(

@@ -12,7 +12,7 @@ from qbus.errors import ErrorCode
 from qbus.wire.messages.fetch import FetchResponse, LeaderIdAndEpoch, NodeEndpoint
 
 from ...metadata.cache import MetadataCache
-from ...metadata.image import BrokerInfo
+from ...metadata.image import BrokerInfo, NodeAddress
 from ...partition.partition import Partition
 
 _FIRST_FETCH_WITH_ADDRESSES: Final = 16
@@ -39,12 +39,18 @@ def leader_of(metadata: MetadataCache, topic: str | bytes, index: int) -> Leader
     return Leader(info.leader, info.leader_epoch)
 
 
-def reachable(metadata: MetadataCache, ids: set[int]) -> Iterator[BrokerInfo]:
-    """Those of some brokers that live, and so have an address."""
-    return (metadata.brokers[node_id] for node_id in sorted(ids) if node_id in metadata.brokers)
+def reachable(metadata: MetadataCache, ids: set[int], listener: str) -> Iterator[NodeAddress]:
+    """Those of some brokers that live, and that clients of a listener have an address of."""
+    for node_id in sorted(ids):
+        broker = metadata.brokers.get(node_id)
+        node = None if broker is None else broker.node(listener)
+        if node is not None:
+            yield node
 
 
-def name_leaders(metadata: MetadataCache, response: FetchResponse, version: int) -> None:
+def name_leaders(
+    metadata: MetadataCache, response: FetchResponse, version: int, listener: str
+) -> None:
     """Say in a fetch's answer who leads what is led elsewhere, or in another epoch."""
     if version < _FIRST_FETCH_WITH_ADDRESSES:
         return
@@ -59,7 +65,7 @@ def name_leaders(metadata: MetadataCache, response: FetchResponse, version: int)
                 )
     response.node_endpoints = [
         NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-        for node in reachable(metadata, ids)
+        for node in reachable(metadata, ids, listener)
     ]
 
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ...broker import Broker
 
 _FIRST_WITH_NULL_FOR_ALL = 1
+_FIRST_WITH_LISTENERS = 6  # LISTENER_NOT_FOUND
 _FIRST_WITH_TOPIC_IDS = 12
 
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -132,7 +133,7 @@ def _answer(
     wanted = request.topics
     if wanted is None or (not wanted and context.api_version < _FIRST_WITH_NULL_FOR_ALL):
         topics = [
-            _describe(broker, topic)
+            _describe(broker, context, topic)
             for topic in broker.metadata.topics.values()
             if context.allows(Operation.DESCRIBE, topic_resource(topic.name))
         ]
@@ -147,7 +148,7 @@ def _answer(
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=live.id, host=live.host, port=live.port, rack=live.rack)
-            for live in broker.metadata.brokers.values()
+            for live in broker.metadata.nodes(context.peer.listener.name)
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.metadata.controller_id,
@@ -176,7 +177,7 @@ def _find(
         return _refuse(name, ZERO_UUID, _DENIED)
     found = broker.metadata.topics.get(name)
     if found is not None:
-        return _describe(broker, found)
+        return _describe(broker, context, found)
     if not is_topic_name(name):
         return _refuse(name, ZERO_UUID, ErrorCode.INVALID_TOPIC_EXCEPTION)
     return _refuse(name, ZERO_UUID, failed.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -192,7 +193,7 @@ def _find_by_id(
         return _refuse(None, wanted.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
     if not context.allows(Operation.DESCRIBE, topic_resource(found.name)):
         return _refuse(None, wanted.topic_id, _DENIED)  # and no name: that would tell
-    return _describe(broker, found)
+    return _describe(broker, context, found)
 
 
 def _refuse(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
@@ -202,10 +203,12 @@ def _refuse(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataRespo
     )
 
 
-def _describe(broker: "Broker", topic: Topic) -> MetadataResponseTopic:
-    partitions = []
+def _describe(broker: "Broker", context: RequestContext, topic: Topic) -> MetadataResponseTopic:
+    partitions, listener = [], context.peer.listener.name
     for index, partition in enumerate(topic.partitions):
-        error, leader, offline = view(broker.metadata, topic, index)
+        error, leader, offline = view(broker.metadata, topic, index, listener)
+        if error is ErrorCode.LISTENER_NOT_FOUND and context.api_version < _FIRST_WITH_LISTENERS:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
         partitions.append(
             MetadataResponsePartition(
                 error_code=error,

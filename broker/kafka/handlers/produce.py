@@ -464,7 +464,7 @@ class _Appends:
             if self._acks == 0:
                 raise ApiError(self.failed)
             if self._version >= _FIRST_WITH_LEADERS:
-                _name_leaders(self._broker, response)
+                _name_leaders(self._broker, response, self._context.peer.listener.name)
         if self._acks == 0:
             return None
         delayed = self.delayed
@@ -540,7 +540,7 @@ def _refuse_acks(request: ProduceRequest) -> ProduceResponse:
     )
 
 
-def _name_leaders(broker: "Broker", response: ProduceResponse) -> None:
+def _name_leaders(broker: "Broker", response: ProduceResponse, listener: str) -> None:
     """Say who leads the partitions that are refused for being led elsewhere."""
     ids = set()
     for topic in response.responses:
@@ -553,7 +553,7 @@ def _name_leaders(broker: "Broker", response: ProduceResponse) -> None:
                 )
     response.node_endpoints = [
         NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-        for node in reachable(broker.metadata, ids)
+        for node in reachable(broker.metadata, ids, listener)
     ]
 
 

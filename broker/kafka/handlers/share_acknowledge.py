@@ -93,6 +93,6 @@ async def _answer(
         responses=list(topics.values()),
         node_endpoints=[
             NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in reachable(broker.metadata, leaders)
+            for node in reachable(broker.metadata, leaders, context.peer.listener.name)
         ],
     )

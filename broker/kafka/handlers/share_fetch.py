@@ -396,6 +396,8 @@ class _ShareFetch:
             responses=list(topics.values()),
             node_endpoints=[
                 NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-                for node in reachable(self._broker.metadata, leaders)
+                for node in reachable(
+                    self._broker.metadata, leaders, self._context.peer.listener.name
+                )
             ],
         )

@@ -583,7 +583,7 @@ FOR_ALL = {
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     config = BrokerConfig({"log.dirs": [str(tmp_path)]})
-    async with running_broker(config, SystemClock(), Address("127.0.0.1", 9)) as broker:
+    async with running_broker(config, SystemClock(), [ListenerInfo.plaintext("127.0.0.1", 9)]) as broker:
         await ask(
             broker,
             None,

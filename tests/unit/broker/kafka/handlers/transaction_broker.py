@@ -25,7 +25,7 @@ from qbus.wire.messages.init_producer_id import InitProducerIdRequest
 from tests.support.waiting import eventually
 
 TX = "payments"
-HERE = Address("127.0.0.1", 9)
+HERE = ListenerInfo.plaintext("127.0.0.1", 9)
 
 
 def versions(name: str) -> range:
@@ -46,7 +46,7 @@ class TransactionBroker:
     async def running(cls, directory: Path) -> AsyncIterator["TransactionBroker"]:
         """One that is ready."""
         settings = {"log.dirs": [str(directory)], "transaction.state.log.num.partitions": 1}
-        async with running_broker(BrokerConfig(settings), SystemClock(), HERE) as broker:
+        async with running_broker(BrokerConfig(settings), SystemClock(), [HERE]) as broker:
             await broker.controller.create_topics([NewTopic("t", 3)])
             made = cls(broker)
             await broker.transactions.coordinator(TX)
@@ -57,7 +57,7 @@ class TransactionBroker:
         """The response as its client decodes it."""
         frame = b"".join(map(bytes, encode_request(key, version, 7, "test", request)))[4:]
         reply = self._dispatcher(
-            Peer(1, "127.0.0.1", ListenerInfo.plaintext(*HERE)), memoryview(bytearray(frame))
+            Peer(1, "127.0.0.1", HERE), memoryview(bytearray(frame))
         )
         assert reply is not None
         if not isinstance(reply, list):
