@@ -11,15 +11,17 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from qbus.clock import Clock, SystemClock
-from qbus.config import Address, BrokerConfig
+from qbus.config import Address, BrokerConfig, ListenerInfo, show_listeners
 from qbus.errors import ApiError
 from qbus.metadata import StoreError
+from qbus.security.principals import PrincipalMapper
+from qbus.security.tls import ServerTls
 
 from .broker import Broker
 from .kafka.dispatch import Dispatcher
@@ -27,7 +29,9 @@ from .malloc import give_back_early
 from .metrics import Metrics
 from .metrics import serve as serve_metrics
 from .net.connection import TimeLimits
-from .net.listener import Listener, ListenerLimits, bind
+from .net.handshakes import Handshakes
+from .net.limits import ConnectionLimits, parse_overrides
+from .net.listener import Listener, ListenerLimits, Tls, bind
 from .net.memory_budget import MemoryBudget
 from .startup import running_broker
 from .workers.worker import Worker
@@ -77,7 +81,7 @@ async def serve(
     if worker is not None:
         _stop_with(worker, stop)
     this_run = BrokerRun(
-        config, clock, config.listen_address, started, worker, jobs_address=config.disque_address
+        config, clock, config.kafka_listeners, started, worker, jobs_address=config.disque_address
     )
     await this_run.serve(stop)
     delay = _FIRST_DELAY_S
@@ -89,7 +93,7 @@ async def serve(
         this_run = BrokerRun(
             config,
             clock,
-            this_run.address,
+            this_run.listening,
             perf_counter(),
             worker,
             jobs_address=this_run.jobs_address,
@@ -113,17 +117,17 @@ class BrokerRun:
         self,
         config: BrokerConfig,
         clock: Clock,
-        address: Address,
+        listening: Sequence[ListenerInfo],
         started: float,
         worker: Worker | None = None,
         *,
         jobs_address: Address | None = None,
     ) -> None:
-        """``address`` is to be listened on; ``started``: when, as ``perf_counter`` has it.
+        """``listening`` is to be listened on; ``started``: when, as ``perf_counter`` has it.
 
         So is ``jobs_address``, for clients of jobs.
         """
-        self.address = address
+        self.listening = list(listening)
         self.jobs_address = jobs_address
         self._config = config
         self._clock = clock
@@ -139,27 +143,27 @@ class BrokerRun:
         config = self._config
         budget = MemoryBudget(_budget(config))
         async with AsyncExitStack() as cleanup:
-            # The address first: two brokers on one port is the mistake that should show at once.
-            sock, self.address = bind(self.address)
-            cleanup.callback(sock.close)
+            # The addresses first: two brokers on one port is the mistake that should show at once.
+            sockets = self._bind(cleanup)
+            # Certificates next: what cannot be used should show before any log is opened.
+            tls = _tls_of(config, self.listening)
             jobs = None if self.jobs_address is None else bind(self.jobs_address)
             if jobs is not None:
                 cleanup.callback(jobs[0].close)
                 self.jobs_address = jobs[1]
             starting = cleanup.enter_async_context(
                 running_broker(
-                    config, self._clock, self.address, self._worker, jobs=self.jobs_address
+                    config, self._clock, self.listening, self._worker, jobs=self.jobs_address
                 )
             )
             broker = await _unless(stop, starting)
             if broker is None:
                 return
-            limits = _limits(config)
-            listener = Listener(
-                sock, self.address, Dispatcher(broker, broker.access), limits, budget
-            )
-            cleanup.callback(listener.close)
-            _register_metrics(broker.metrics, listener, budget)
+            listeners = self._listeners(broker, sockets, tls, budget)
+            for listener in listeners:
+                cleanup.callback(listener.close)
+            _register_metrics(broker.metrics, listeners, budget)
+            cleanup.callback(_reload_on_signal(tls.values()))
             for_jobs = None
             if jobs is not None and broker.disque is not None:
                 for_jobs = _job_listener(*jobs, broker, broker.disque, budget)
@@ -168,9 +172,7 @@ class BrokerRun:
                 cleanup.callback(serve_metrics(broker.metrics, *config.metrics_address))
             gc.freeze()
             gc.enable()
-            listener.start()
-            if for_jobs is not None:
-                await for_jobs.start()
+            await _start(listeners, for_jobs)
             self._log_address(broker)
             if self._worker is not None:
                 self._worker.tell_ready()
@@ -181,18 +183,64 @@ class BrokerRun:
                 broker.drain()
                 if for_jobs is not None:
                     await for_jobs.drain(config.shutdown_drain_timeout_ms / 1000)
-                await listener.drain(config.shutdown_drain_timeout_ms / 1000)
+                drain_s = config.shutdown_drain_timeout_ms / 1000
+                await asyncio.gather(*(listener.drain(drain_s) for listener in listeners))
             else:
                 _log.critical("this broker's session or registration has ended: serving stops")
+
+    def _bind(self, cleanup: AsyncExitStack) -> list[socket.socket]:
+        """Take the addresses; port 0 becomes a real one. Raises OSError."""
+        sockets = []
+        for index, info in enumerate(self.listening):
+            sock, address = bind(info.address)
+            cleanup.callback(sock.close)
+            sockets.append(sock)
+            self.listening[index] = info._replace(address=address)
+        return sockets
+
+    def _listeners(
+        self,
+        broker: Broker,
+        sockets: Sequence[socket.socket],
+        tls: Mapping[str, Tls],
+        budget: MemoryBudget,
+    ) -> list[Listener]:
+        config, dispatcher = self._config, Dispatcher(broker, broker.access)
+        between_brokers = config.inter_broker_listener if len(self.listening) > 1 else None
+        shared = ConnectionLimits(
+            min(config.max_connections, _connections_that_fit()),
+            config.max_connections_per_ip,
+            parse_overrides(config.max_connections_per_ip_overrides),
+            exempt=between_brokers,
+        )
+        return [
+            Listener(
+                sock,
+                info,
+                dispatcher,
+                _limits(config, info),
+                budget,
+                shared=shared,
+                tls=tls.get(info.name),
+            )
+            for sock, info in zip(sockets, self.listening, strict=True)
+        ]
 
     def _log_address(self, broker: Broker) -> None:
         _log.info(
             "broker %d of cluster %s listens on %s, %.3f s after its start",
             broker.node_id,
             broker.cluster_id,
-            self.address,
+            show_listeners(self.listening),
             perf_counter() - self._started,
         )
+
+
+async def _start(listeners: Sequence[Listener], for_jobs: "DisqueListener | None") -> None:
+    for listener in listeners:
+        listener.start()
+    if for_jobs is not None:
+        await for_jobs.start()
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
@@ -258,18 +306,56 @@ def _budget(config: BrokerConfig) -> int:
     return _UNLIMITED if limit < 0 else limit
 
 
-def _limits(config: BrokerConfig) -> ListenerLimits:
+def _tls_of(config: BrokerConfig, listening: Sequence[ListenerInfo]) -> dict[str, Tls]:
+    """Return the TLS of those listeners whose protocol is encrypted, by their names.
+
+    Raises:
+        ConfigError: a certificate or key cannot be used.
+    """
+    return {one.name: _tls(config, one) for one in listening if one.protocol.is_encrypted}
+
+
+def _tls(config: BrokerConfig, info: ListenerInfo) -> Tls:
+    own = config.for_listener(info.name)
+    return Tls(
+        ServerTls(own, info.name),
+        PrincipalMapper(own.ssl_principal_mapping_rules),
+        handshake_s=own.ssl_handshake_timeout_ms / 1000,
+        max_handshakes=own.ssl_max_unfinished_handshakes,
+    )
+
+
+def _reload_on_signal(encrypted: Iterable[Tls]) -> Callable[[], None]:
+    """Read certificates again on SIGHUP; returns what ends that."""
+    loop, contexts = asyncio.get_running_loop(), [one.server for one in encrypted]
+
+    def reload() -> None:
+        for one in contexts:
+            one.reload()
+
+    def end() -> None:
+        loop.remove_signal_handler(signal.SIGHUP)
+
+    if not contexts:
+        return lambda: None
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    return end
+
+
+def _limits(config: BrokerConfig, info: ListenerInfo) -> ListenerLimits:
+    own = config.for_listener(info.name)
     return ListenerLimits(
         max_frame=config.socket_request_max_bytes,
-        max_connections=min(config.max_connections, _connections_that_fit()),
-        max_connections_per_ip=config.max_connections_per_ip,
+        max_connections=min(own.max_connections, _connections_that_fit()),
         times=TimeLimits(
             idle=config.connections_max_idle_ms / 1000,
             frame=config.request_frame_timeout_ms / 1000,
             stall=config.response_stall_timeout_ms / 1000,
+            authentication=own.sasl_authentication_timeout_ms / 1000,
         ),
         send_buffer=config.socket_send_buffer_bytes,
         receive_buffer=config.socket_receive_buffer_bytes,
+        max_frame_before=own.sasl_server_max_receive_size,
     )
 
 
@@ -302,8 +388,15 @@ def _job_listener(
     return make_listener([entrance], service, _job_limits(broker.config), budget)
 
 
-def _register_metrics(metrics: Metrics, listener: Listener, budget: MemoryBudget) -> None:
-    metrics.gauge("connections", "Number of open client connections.", lambda: listener.connections)
+def _register_metrics(
+    metrics: Metrics, listeners: Sequence[Listener], budget: MemoryBudget
+) -> None:
+    def total(read: Callable[[Listener], int]) -> Callable[[], int]:
+        return lambda: sum(map(read, listeners))
+
+    metrics.gauge(
+        "connections", "Number of open client connections.", total(lambda one: one.connections)
+    )
     metrics.gauge(
         "request_memory_bytes",
         "Memory held for unfinished requests, in bytes.",
@@ -315,15 +408,35 @@ def _register_metrics(metrics: Metrics, listener: Listener, budget: MemoryBudget
         lambda: budget.waiting,
     )
     metrics.counter(
-        "connections_accepted", "Number of connections accepted.", lambda: listener.accepted
+        "connections_accepted", "Number of connections accepted.", total(lambda one: one.accepted)
     )
     metrics.counter(
-        "connections_refused", "Number of connections refused by a limit.", lambda: listener.refused
+        "connections_refused",
+        "Number of connections refused by a limit.",
+        total(lambda one: one.refused),
     )
     metrics.counter(
-        "received_bytes", "Bytes received from clients.", lambda: listener.received_bytes
+        "received_bytes", "Bytes received from clients.", total(lambda one: one.received_bytes)
     )
-    metrics.counter("sent_bytes", "Bytes sent to clients.", lambda: listener.sent_bytes)
+    metrics.counter("sent_bytes", "Bytes sent to clients.", total(lambda one: one.sent_bytes))
+    _register_handshake_metrics(metrics, listeners)
+
+
+def _register_handshake_metrics(metrics: Metrics, listeners: Sequence[Listener]) -> None:
+    def total(read: Callable[[Handshakes], int]) -> Callable[[], int]:
+        return lambda: sum(read(one.handshakes) for one in listeners if one.handshakes is not None)
+
+    metrics.gauge(
+        "tls_handshakes_unfinished", "Number of TLS handshakes that are not over.", total(len)
+    )
+    metrics.counter(
+        "tls_handshakes", "Number of TLS handshakes completed.", total(lambda one: one.done)
+    )
+    metrics.counter(
+        "tls_handshakes_failed",
+        "Number of TLS handshakes that failed, or whose clients took too long.",
+        total(lambda one: one.failed),
+    )
 
 
 def _connections_that_fit() -> int:

@@ -162,9 +162,7 @@ async def running_broker(
         FullDisks(store, metadata, logs.directories, config.node_id, registration.epoch).register(
             replicas.tasks
         )
-        detector = FailureDetector(
-            store, metadata, config.node_id, config.inter_broker_listener
-        )
+        detector = FailureDetector(store, metadata, config.node_id, config.inter_broker_listener)
         # The hub knows of the end of a process without looking for it.
         if config.crash_detection_enable and config.zookeeper_address is not None:
             parts.push_async_callback(detector.stop)

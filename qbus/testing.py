@@ -110,5 +110,5 @@ def start_script(options: Mapping[str, str]) -> str:
     return (
         f"while [ ! -f {_ADVERTISED} ]; do sleep 0.05; done;"
         f" exec qbus broker --data-dir /var/lib/qbus --listen 0.0.0.0:{PORT}"
-        f' --advertise "$(cat {_ADVERTISED})"{stated}'
+        f' --advertise "$(cat {_ADVERTISED})" -o allow.insecure=true{stated}'
     )

@@ -20,8 +20,8 @@ from qbus.errors import WireError
 
 from .frames import RequestFrames
 from .memory_budget import MemoryBudget
-from .peer import Peer, never_muted
-from .transport import Part, Transport, WriteBuffer
+from .peer import Peer, never_closed, never_muted
+from .transport import Part, Transport, WantsWrite, WriteBuffer
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +68,7 @@ class TimeLimits(NamedTuple):
     frame: float
     stall: float
     frame_bytes_per_second: int = 16 * 1024
+    authentication: float = 30.0
 
 
 Dispatch = Callable[[Peer, memoryview], list[Part] | Reply | None]
@@ -80,11 +81,13 @@ class Connection:
         "_budget",
         "_charged",
         "_closed",
+        "_closing",
         "_dispatch",
         "_draining",
         "_exclusive",
         "_fd",
         "_frames",
+        "_full_frame",
         "_held",
         "_loop",
         "_mute_timer",
@@ -93,6 +96,7 @@ class Connection:
         "_output",
         "_reading",
         "_replies",
+        "_since",
         "_starved",
         "_transport",
         "_writing",
@@ -115,7 +119,9 @@ class Connection:
         frames: RequestFrames,
         budget: MemoryBudget,
         on_close: Callable[["Connection", str], None],
+        full_frame: int = 0,
     ) -> None:
+        """``full_frame``: the largest frame that is taken of the client once it authenticated."""
         self._loop = loop
         self._transport = transport
         self._fd = transport.fd
@@ -133,6 +139,8 @@ class Connection:
         self._starved = False
         self._draining = False
         self._closed = False
+        self._closing: str | None = None  # why, once all is sent
+        self._full_frame = 0 if peer.is_authenticated else full_frame
         self._muted_until = 0.0
         self._mute_timer: asyncio.TimerHandle | None = None
         self.sent_nonsense = False
@@ -140,9 +148,11 @@ class Connection:
         self.received_bytes = 0
         self.sent_bytes = 0
         self.last_active = loop.time()
+        self._since = self.last_active
         self.frame_since: float | None = None
         self.stalled_since: float | None = None
         peer.mute = self.mute
+        peer.close = self.close
 
     def start(self) -> None:
         """Begin to read."""
@@ -157,6 +167,8 @@ class Connection:
         """Why the client has had its time, if it has."""
         if self.stalled_since is not None and now - self.stalled_since > limits.stall:
             return f"the client took nothing of its answers for {limits.stall:g} s"
+        if not self.peer.is_authenticated and now - self._since > limits.authentication:
+            return f"the client did not authenticate within {limits.authentication:g} s"
         if not self._reading:
             return None
         if self.frame_since is not None:
@@ -203,6 +215,7 @@ class Connection:
         if self._mute_timer is not None:
             self._mute_timer.cancel()
         self.peer.mute = never_muted
+        self.peer.close = never_closed
         if self._writing:
             self._loop.remove_writer(self._fd)
         for reply in self._replies:
@@ -235,10 +248,28 @@ class Connection:
                 self._handle_frames()
                 if not self._reading or count < len(target):
                     return
+            if self._transport.pending:
+                self._loop.call_soon(self._read_on)
+        except WantsWrite:
+            self._read_when_writable()
         except BlockingIOError:
             return
         except OSError as error:
             self.close(f"receiving failed: {error}")
+
+    def _read_on(self) -> None:
+        """Read what the transport has already, of which the descriptor does not tell."""
+        if self._reading:
+            self._on_readable()
+
+    def _read_when_writable(self) -> None:
+        """Pause until the transport could send what it wants to before it receives."""
+        self._pause_reading()
+        if self.stalled_since is None:
+            self.stalled_since = self._loop.time()
+        if not self._writing:
+            self._writing = True
+            self._loop.add_writer(self._fd, self._on_writable)
 
     def _handle_frames(self) -> None:
         """Start what is whole, keep the rest, and read on or pause."""
@@ -261,14 +292,19 @@ class Connection:
         """Start the requests that are whole; whether it stopped before the last one of them."""
         if self._is_blocked():
             return False
-        frames = self._frames
+        frames, peer = self._frames, self.peer
+        if self._full_frame and peer.is_authenticated:
+            frames.max_frame, self._full_frame = self._full_frame, 0
         while (frame := frames.next()) is not None:
             self.frame_since = None
             try:
-                self._accept(self._dispatch(self.peer, frame))
+                self._accept(self._dispatch(peer, frame))
             except HoldRequest as hold:
                 frames.put_back(frame)
                 self.mute(hold.seconds)
+                return False
+            if peer.closes_after_reply is not None:
+                self._close_when_sent(peer.closes_after_reply)
                 return False
             if self._is_blocked():
                 return True
@@ -330,6 +366,7 @@ class Connection:
             or len(self._replies) >= MAX_OPEN_REPLIES
             or self._output.pending + self._held > MAX_UNSENT_BYTES
             or self._closed
+            or self._closing is not None
         )
 
     def _pause_reading(self) -> None:
@@ -343,8 +380,15 @@ class Connection:
             if self.frame_since is not None:  # the pause was ours, not the client's
                 self.frame_since = self._loop.time()
             self._loop.add_reader(self._fd, self._on_readable)
+            if self._transport.pending:
+                self._loop.call_soon(self._read_on)
 
     # Answering
+
+    def _close_when_sent(self, reason: str) -> None:
+        """Read nothing more, and close when all answers are sent."""
+        self._closing = reason
+        self.drain()
 
     def _accept(self, reply: list[Part] | Reply | None) -> None:
         if reply is None:
@@ -372,6 +416,8 @@ class Connection:
         except Exception:  # noqa: BLE001 - as above
             self._close_after_defect()
             return
+        if self.peer.closes_after_reply is not None:
+            self._close_when_sent(self.peer.closes_after_reply)
         self._flush()
         self._go_on()
 
@@ -395,9 +441,14 @@ class Connection:
             self._output.add(first)
 
     def _flush(self) -> None:
-        if not self._output.pending or self._writing:
-            return
-        self._send()
+        if self._output.pending and not self._writing:
+            self._send()
+        if self._closing is not None:
+            self._close_if_sent()
+
+    def _close_if_sent(self) -> None:
+        if self.idle and not self._closed and self._closing is not None:
+            self.close(self._closing)
 
     def _send(self) -> None:
         before = self._output.pending
@@ -420,6 +471,8 @@ class Connection:
 
     def _on_writable(self) -> None:
         self._send()
+        if self._closing is not None:
+            self._close_if_sent()
         self._go_on()
 
     def _go_on(self) -> None:

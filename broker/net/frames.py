@@ -18,13 +18,14 @@ class RequestFrames:
 
     Receive into ``target()``, say how much with ``received()``, take what became whole with
     ``next()``, then ``keep(wanted())``. A frame is valid until the next ``target()``.
+    ``max_frame``: the size of the largest one that is taken, which may change.
     """
 
-    __slots__ = ("_end", "_kept", "_max_frame", "_scratch", "_start", "_view")
+    __slots__ = ("_end", "_kept", "_scratch", "_start", "_view", "max_frame")
 
     def __init__(self, scratch: memoryview, max_frame: int) -> None:
         self._scratch = scratch
-        self._max_frame = max_frame
+        self.max_frame = max_frame
         self._kept: bytearray | None = None
         self._view = scratch
         self._start = 0
@@ -59,7 +60,7 @@ class RequestFrames:
         """
         if self._end - self._start < PREFIX:
             return None
-        size = frame_size(self._view, self._start, self._max_frame)
+        size = frame_size(self._view, self._start, self.max_frame)
         begin = self._start + PREFIX
         if self._end - begin < size:
             return None
@@ -77,7 +78,7 @@ class RequestFrames:
             return 0
         if left < PREFIX:
             return PREFIX
-        total = PREFIX + frame_size(self._view, self._start, self._max_frame)
+        total = PREFIX + frame_size(self._view, self._start, self.max_frame)
         if self._kept is not None and self._start == 0 and self._end < len(self._kept):
             return len(self._kept)
         return max(left, total if total <= _EAGER_BYTES else min(total, _GROWTH * left))

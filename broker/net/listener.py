@@ -1,30 +1,41 @@
-"""The listening socket and the connections that came through it."""
+"""A listening socket and the connections that came through it."""
 
 import asyncio
 import errno
 import logging
 import os
 import socket
-from collections import Counter
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from qbus.config import Address
+from qbus.config import Address, ListenerInfo
+from qbus.errors import ConfigError
+from qbus.security.principals import PrincipalMapper, subject
+from qbus.security.tls import ServerTls
 
 from .connection import Connection, Dispatch, TimeLimits
 from .frames import RequestFrames
+from .handshakes import Handshakes
+from .limits import ConnectionLimits
 from .memory_budget import MemoryBudget
-from .peer import Peer
-from .transport import PlainTransport
+from .peer import ANONYMOUS, Peer, Principal
+from .tls_transport import TlsTransport
+from .transport import PlainTransport, Transport
 
 _log = logging.getLogger(__name__)
 
 _SCRATCH_BYTES = 256 * 1024
+_CHUNK_BYTES = 64 * 1024
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 64
 _SWEEP_SECONDS = 1.0
 _DRAIN_STEP_SECONDS = 0.01
 _DRAIN_SILENCE_SECONDS = 2.0
 _WARNING_INTERVAL_S = 10.0
+_CLOSED = "closed a connection from %s"
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -33,10 +44,24 @@ class ListenerLimits(NamedTuple):
 
     max_frame: int
     max_connections: int
-    max_connections_per_ip: int
     times: TimeLimits
     send_buffer: int = -1  # bytes; -1 leaves it to the system
     receive_buffer: int = -1
+    max_frame_before: int = 64 * 1024  # of clients that have not authenticated
+
+
+Gate = Callable[[ListenerInfo, str], str | None]
+"""Says why nobody is let in by a listener from an address now; None: there is no reason."""
+
+
+@dataclass(frozen=True)
+class Tls:
+    """The TLS of a listener, and how much is spent on handshakes."""
+
+    server: ServerTls
+    principals: PrincipalMapper
+    handshake_s: float = 10.0
+    max_handshakes: int = 1000
 
 
 def bind(address: Address) -> tuple[socket.socket, Address]:
@@ -76,21 +101,34 @@ class Listener:
     def __init__(
         self,
         sock: socket.socket,
-        address: Address,
+        info: ListenerInfo,
         dispatch: Dispatch,
         limits: ListenerLimits,
         budget: MemoryBudget,
+        *,
+        shared: ConnectionLimits | None = None,
+        tls: Tls | None = None,
+        gates: Sequence[Gate] = (),
     ) -> None:
-        """``sock`` listens on ``address``, see :func:`bind`. Make it in a running event loop."""
-        self.address = address
+        """Make it in a running event loop.
+
+        ``sock`` listens on the address of ``info``, see :func:`bind`. ``shared``: the limits on the
+        connections of all listeners. ``tls``: where the listener's protocol is encrypted.
+        """
+        self.info = info
+        self.address = info.address
         self._sock = sock
         self._loop = asyncio.get_running_loop()
         self._dispatch = dispatch
         self._limits = limits
         self._budget = budget
+        self._shared = shared or ConnectionLimits()
+        self._gates = gates
+        self._tls = tls
+        self.handshakes = self._make_handshakes(tls)
         self._connections: set[Connection] = set()
-        self._per_ip: Counter[str] = Counter()
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self._chunk = memoryview(bytearray(_CHUNK_BYTES if tls is not None else 0))
         self._next_id = 0
         self._untold = 0
         self._next_warning_at = 0.0
@@ -99,6 +137,18 @@ class Listener:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self.refused = 0
         self.accepted = 0
+
+    def _make_handshakes(self, tls: Tls | None) -> Handshakes | None:
+        if tls is None:
+            return None
+        return Handshakes(
+            self._loop,
+            tls.server,
+            timeout_s=tls.handshake_s,
+            most=tls.max_handshakes,
+            on_done=self._on_handshake,
+            on_failed=self._on_failed_handshake,
+        )
 
     def start(self) -> None:
         """Let clients in."""
@@ -109,6 +159,11 @@ class Listener:
     def connections(self) -> int:
         """How many clients are connected."""
         return len(self._connections)
+
+    @property
+    def unfinished_handshakes(self) -> int:
+        """How many clients have connected, and have not finished their TLS handshake."""
+        return 0 if self.handshakes is None else len(self.handshakes)
 
     @property
     def sent_bytes(self) -> int:
@@ -123,6 +178,8 @@ class Listener:
     async def drain(self, timeout_s: float) -> None:
         """Let nobody in, read nothing more, and give open requests ``timeout_s`` to finish."""
         self._close_address()
+        if self.handshakes is not None:
+            self.handshakes.close()
         for connection in self._connections:
             connection.drain()
         start, silence = self._loop.time(), _DRAIN_SILENCE_SECONDS
@@ -144,6 +201,8 @@ class Listener:
         self._close_address()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
+        if self.handshakes is not None:
+            self.handshakes.close()
         for connection in list(self._connections):
             connection.close("the broker is shutting down")
 
@@ -172,13 +231,10 @@ class Listener:
             self._loop.call_later(_SWEEP_SECONDS, self._accept_on)
 
     def _admit(self, sock: socket.socket, host: str) -> None:
-        limits = self._limits
-        if (
-            len(self._connections) >= limits.max_connections
-            or self._per_ip[host] >= limits.max_connections_per_ip
-        ):
+        refusal = self._refusal(host)
+        if refusal is not None:
             self.refused += 1
-            _log.warning("too many connections: %s is turned away", host)
+            self._tell("turned a connection from %s away", host, refusal)
             sock.close()
             return
         try:
@@ -186,17 +242,82 @@ class Listener:
         except OSError:  # reset before we got to it
             sock.close()
             return
-        self._next_id += 1
         self.accepted += 1
-        self._per_ip[host] += 1
+        self._shared.opened(host)
+        if self.handshakes is not None:
+            self.handshakes.start(sock, host)
+        else:
+            self._connect(PlainTransport(sock), host, ANONYMOUS, None)
+
+    def _refusal(self, host: str) -> str | None:
+        """Why one more connection is not let in, if it is not."""
+        count = len(self._connections) + self.unfinished_handshakes
+        if count >= self._limits.max_connections:
+            return f"the listener {self.info.name} takes {count} connections (max.connections)"
+        refusal = self._shared.refusal(self.info.name, host)
+        for gate in self._gates:
+            refusal = refusal or gate(self.info, host)
+        return refusal
+
+    def _on_handshake(self, sock: ssl.SSLSocket, host: str) -> None:
+        try:
+            principal, ends_in = self._identify(sock)
+        except ConfigError as error:
+            sock.close()
+            self._on_failed_handshake(host, str(error))
+            return
+        expires_at = None if ends_in is None else self._loop.time() + ends_in
+        self._connect(TlsTransport(sock, self._chunk), host, principal, expires_at)
+
+    def _identify(self, sock: ssl.SSLSocket) -> tuple[Principal, float | None]:
+        """Return who the client's certificate is for, and for how many seconds more.
+
+        Raises:
+            ConfigError: it is for nobody.
+        """
+        if self._tls is None or self.info.protocol.is_sasl:
+            return ANONYMOUS, None
+        certificate = sock.getpeercert(binary_form=True)
+        if certificate is None:
+            return ANONYMOUS, None
+        name = subject(certificate)
+        user = self._tls.principals.name(name)
+        if not user:
+            raise ConfigError(f"no rule of ssl.principal.mapping.rules is for {name!r}")
+        ends = str((sock.getpeercert() or {}).get("notAfter", ""))
+        return Principal("User", user), ssl.cert_time_to_seconds(ends) - time.time()
+
+    def _on_failed_handshake(self, host: str, why: str | None) -> None:
+        self._shared.closed(host)
+        if why is None:
+            _log.debug("a client at %s left during its TLS handshake", host)
+        else:
+            self._tell(_CLOSED, host, why)
+
+    def _connect(
+        self, transport: Transport, host: str, principal: Principal, expires_at: float | None
+    ) -> None:
+        """Serve a client."""
+        limits, needs_sasl = self._limits, self.info.protocol.is_sasl
+        self._next_id += 1
+        peer = Peer(
+            self._next_id,
+            host,
+            self.info,
+            principal=principal,
+            is_authenticated=not needs_sasl,
+            expires_at=expires_at,
+        )
+        most = min(limits.max_frame, limits.max_frame_before) if needs_sasl else limits.max_frame
         connection = Connection(
             self._loop,
-            PlainTransport(sock),
-            Peer(self._next_id, host, self.address),
+            transport,
+            peer,
             dispatch=self._dispatch,
-            frames=RequestFrames(self._scratch, limits.max_frame),
+            frames=RequestFrames(self._scratch, most),
             budget=self._budget,
             on_close=self._on_close,
+            full_frame=limits.max_frame,
         )
         self._connections.add(connection)
         connection.start()
@@ -215,26 +336,26 @@ class Listener:
         self._closed_sent += connection.sent_bytes
         self._closed_received += connection.received_bytes
         host = connection.peer.host
-        self._per_ip[host] -= 1
-        if not self._per_ip[host]:
-            del self._per_ip[host]
+        self._shared.closed(host)
         _log.debug("connection %d from %s closed: %s", connection.peer.connection_id, host, reason)
         if connection.sent_nonsense:
-            self._tell_of_nonsense(host, reason)
+            self._tell(_CLOSED, host, reason)
 
-    def _tell_of_nonsense(self, host: str, reason: str) -> None:
+    def _tell(self, what: str, host: str, reason: str) -> None:
         """Warn of one such client at once, and of all that follow within some time in one line."""
         now = self._loop.time()
         if now < self._next_warning_at:
             self._untold += 1
             return
         more = f" (and {self._untold} others before)" if self._untold else ""
-        _log.warning("closed a connection from %s: %s%s", host, reason, more)
+        _log.warning(f"{what}: %s%s", host, reason, more)
         self._untold, self._next_warning_at = 0, now + _WARNING_INTERVAL_S
 
     def _sweep(self) -> None:
         """Close the connections whose clients have had their time."""
         now = self._loop.time()
+        if self.handshakes is not None:
+            self.handshakes.sweep(now)
         for connection in list(self._connections):
             reason = connection.overdue(now, self._limits.times)
             if reason is not None:

@@ -10,17 +10,13 @@ import ssl
 from collections.abc import Sequence
 from typing import Final
 
-from .transport import Buffer
+from .transport import Buffer, WantsWrite
 
 RECORD: Final = 16 * 1024
 """The most that one record of TLS carries, in bytes."""
 
 _CHUNK: Final = 64 * 1024
 _BURST: Final = 1024 * 1024
-
-
-class WantsWrite(BlockingIOError):  # noqa: N818 - it is no failure
-    """Nothing can be read before something is written: wait until the descriptor is writable."""
 
 
 class TlsTransport:
@@ -69,7 +65,7 @@ class TlsTransport:
         total, size = 0, len(view)
         self._rest_after_burst()
         try:
-            while total < size:
+            while total < size and total < _BURST:
                 total += self._sock.send(view[total : total + RECORD])
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
             self._burst = 0

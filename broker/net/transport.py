@@ -23,6 +23,10 @@ _SENDFILE_MAX: Final = 1 << 30
 _ENDED: Final = "a file region ended before its length"
 
 
+class WantsWrite(BlockingIOError):  # noqa: N818 - it is no failure
+    """Nothing can be received before something is sent: wait until the descriptor is writable."""
+
+
 class Region(Protocol):
     """A range of a file that is sent as it lies there."""
 
@@ -52,14 +56,19 @@ class Transport(Protocol):
     OSError when the stream is broken. Functions are attributes, so that a plain transport hands out
     those of its socket without a call in between.
 
-    An encrypted transport has to keep three promises besides: a receive that returns fewer bytes
-    than there was room for leaves none behind in its own buffers, since the connection waits for
-    the descriptor then; it completes its handshake within these calls; and it ignores flags.
+    An encrypted transport has to keep three promises besides: what a receive leaves behind in its
+    own buffers it tells of as ``pending``, and leaves nothing there when it returns fewer bytes
+    than there was room for, since the connection waits for the descriptor then; its handshake is
+    over (:mod:`.handshakes`); and it ignores flags.
     """
 
     @property
     def fd(self) -> int:
         """The descriptor that the event loop watches."""
+
+    @property
+    def pending(self) -> int:
+        """Bytes that can be received without the descriptor telling of them."""
 
     @property
     def receive_into(self) -> Callable[[memoryview], int]:
@@ -83,11 +92,12 @@ class Transport(Protocol):
 class PlainTransport:
     """A TCP connection as it is."""
 
-    __slots__ = ("_sock", "fd", "receive_into", "send", "send_many")
+    __slots__ = ("_sock", "fd", "pending", "receive_into", "send", "send_many")
 
     def __init__(self, sock: socket.socket) -> None:
         """``sock`` is connected and does not block."""
         self._sock = sock
+        self.pending = 0
         self.fd = sock.fileno()
         self.receive_into = sock.recv_into
         self.send = sock.send

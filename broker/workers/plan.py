@@ -3,11 +3,12 @@
 import os
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from qbus.config import Address, BrokerConfig
+from qbus.config import Address, BrokerConfig, ListenerInfo, show_listeners
+from qbus.config.address import is_disque, parse_endpoint
 from qbus.errors import ConfigError
 
 from ..boot import current_boot
@@ -45,37 +46,54 @@ def worker_configs(config: BrokerConfig, count: int) -> list[BrokerConfig]:
     Raises:
         ConfigError: there are not so many ports.
     """
-    listening = config.listen_address
-    ports = _ports(listening, count, "listeners")
-    configs = [_config_of(config, number, ports[number]) for number in range(count)]
-    jobs = config.disque_address
-    if jobs is None:
-        return configs
-    ports = _ports(jobs, count, "disque.listen")
-    return [
-        one.with_static({"disque.listen": str(Address(jobs.host, port))})
-        for one, port in zip(configs, ports, strict=True)
-    ]
+    listeners = (*config.kafka_listeners, *config.disque_listeners)
+    ports = [_ports(one.address, count, _stated_by(config, one)) for one in listeners]
+    configs = []
+    for number in range(count):
+        own = [
+            ListenerInfo(one.name, one.protocol, Address(one.address.host, of_workers[number]))
+            for one, of_workers in zip(listeners, ports, strict=True)
+        ]
+        configs.append(_config_of(config, number, own))
+    taken = [one.address for own in configs for one in own.kafka_listeners]
+    if len(set(taken)) < len(taken):
+        raise ConfigError(
+            f"listeners={show_listeners(listeners)}: expected ports {count} apart, since each of "
+            f"{count} workers takes the next one"
+        )
+    return configs
 
 
-def _config_of(config: BrokerConfig, number: int, port: int) -> BrokerConfig:
+def _stated_by(config: BrokerConfig, listener: ListenerInfo) -> str:
+    """Return the name of the key that states a listener."""
+    stated = {text.strip().partition("://")[0].upper() for text in config.listeners}
+    is_apart = is_disque(listener.name) and listener.name not in stated
+    return "disque.listen" if is_apart else "listeners"
+
+
+def _config_of(
+    config: BrokerConfig, number: int, listeners: Sequence[ListenerInfo]
+) -> BrokerConfig:
     changes: dict[str, Any] = {
         "node.id": config.node_id + number,
-        "listeners": str(Address(config.listen_address.host, port)),
+        "listeners": list(map(str, listeners)),
         "disque.listen": "",
         "metrics.listen": "",
     }
-    jobs = config.advertised_disque_address
     if number:
         changes["log.dirs"] = [f"{one}/{DIRECTORY}/{number + 1}" for one in config.log_dirs]
-        advertised = config.advertised_address
-        if advertised is not None:
-            following = _need_port(advertised.port + number, "advertised.listeners")
-            changes["advertised.listeners"] = [str(Address(advertised.host, following))]
-            if jobs is not None:
-                following = _need_port(jobs.port + number, "advertised.listeners")
-                changes["advertised.listeners"].append(f"DISQUE://{Address(jobs.host, following)}")
+        if config.advertised_listeners:
+            changes["advertised.listeners"] = [
+                _following(endpoint, number) for endpoint in config.advertised_listeners
+            ]
     return config.with_static(changes)
+
+
+def _following(endpoint: str, number: int) -> str:
+    """Return where the worker of that number is reached, if the first is at ``endpoint``."""
+    name, address = parse_endpoint(endpoint)
+    port = _need_port(address.port + number, "advertised.listeners")
+    return f"{name}://{Address(address.host, port)}"
 
 
 def _ports(address: Address, count: int, name: str) -> list[int]:

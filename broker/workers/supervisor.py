@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import NoReturn
 
-from qbus.config import BrokerConfig
+from qbus.config import BrokerConfig, show_listeners
 from qbus.errors import QbusError
 from qbus.metadata import StoreUnusable
 from qbus.service import logs
@@ -76,6 +76,9 @@ class Supervisor:
         self._has_store = config.zookeeper_address is None
         self._has_metrics = config.metrics_address is not None
         self._configs = worker_configs(config, count)
+        # Brokers with certificates read them again, as far as they have any.
+        encrypted = any(one.protocol.is_encrypted for one in config.kafka_listeners)
+        self._reloading = (signal.SIGHUP,) if encrypted else ()
         self._hub: _Process | None = None
         if self._has_store or self._has_metrics:
             self._hub = _Process("hub", lambda lifeline: hub.run(config, lifeline))
@@ -223,7 +226,7 @@ class Supervisor:
         try:
             os.setpgid(0, 0)  # Ctrl-C is the supervisor's to hear
             signal.set_wakeup_fd(-1)
-            for number in _SIGNALS:
+            for number in (*_SIGNALS, *self._reloading):
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             self._selector.close()
@@ -251,7 +254,7 @@ class Supervisor:
         for one in self._signals:
             one.setblocking(False)
         signal.set_wakeup_fd(writing.fileno())
-        for number in _SIGNALS:
+        for number in (*_SIGNALS, *self._reloading):
             signal.signal(number, lambda *_: None)
         self._selector.register(reading, selectors.EVENT_READ, None)
 
@@ -259,6 +262,8 @@ class Supervisor:
         heard = b""
         with suppress(BlockingIOError):
             heard = self._signals[0].recv(256)
+        if signal.SIGHUP in heard:
+            self._signal_workers(signal.SIGHUP)
         told = sum(number in {signal.SIGTERM, signal.SIGINT} for number in heard)
         self._told += told
         self._is_stopping |= bool(told)
@@ -294,7 +299,7 @@ class Supervisor:
             _log.info(
                 "%d brokers listen on %s, %.3f s after the start",
                 len(self._workers),
-                ", ".join(str(config.listen_address) for config in self._configs),
+                ", ".join(show_listeners(config.kafka_listeners) for config in self._configs),
                 time.monotonic() - self._started,
             )
 
@@ -343,6 +348,13 @@ class Supervisor:
                 process.is_told = True
                 with suppress(ProcessLookupError):
                     os.kill(process.pid, signal.SIGTERM)
+
+    def _signal_workers(self, number: signal.Signals) -> None:
+        """Signal those that serve: one that still starts has no use for it, and no handler."""
+        for process in self._workers:
+            if process.pid and process.is_ready:
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, number)
 
     def _signal_all(self, number: signal.Signals) -> None:
         for process in self._all():

@@ -4,7 +4,13 @@
 :class:`BrokerConfig`, :class:`TopicConfig` and :class:`ShareGroupConfig` are the values in force.
 """
 
-from qbus.config.address import Address, ListenerInfo, SecurityProtocol, parse_address
+from qbus.config.address import (
+    Address,
+    ListenerInfo,
+    SecurityProtocol,
+    parse_address,
+    show_listeners,
+)
 from qbus.config.broker import BROKER_CONFIG, BrokerConfig, ListenerConfig
 from qbus.config.effective import TopicConfig, check_topic_config
 from qbus.config.key import ConfigKey
@@ -35,4 +41,5 @@ __all__ = [
     "check_topic_config",
     "load_broker_config",
     "parse_address",
+    "show_listeners",
 ]

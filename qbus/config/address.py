@@ -1,6 +1,7 @@
 """Addresses and listeners in configuration."""
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from ipaddress import ip_address
 from typing import Final, NamedTuple
@@ -70,6 +71,13 @@ class ListenerInfo(NamedTuple):
     def plaintext(cls, host: str, port: int) -> "ListenerInfo":
         """Return a listener that asks nothing of its clients."""
         return cls("PLAINTEXT", SecurityProtocol.PLAINTEXT, Address(host, port))
+
+
+def show_listeners(listeners: Sequence[ListenerInfo]) -> str:
+    """Return the addresses for a log line; with their names, unless there is only PLAINTEXT."""
+    if [one.name for one in listeners] == ["PLAINTEXT"]:
+        return str(listeners[0].address)
+    return ", ".join(map(str, listeners))
 
 
 def parse_address(text: str) -> Address:

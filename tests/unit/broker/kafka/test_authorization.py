@@ -26,7 +26,7 @@ from qbus.broker.kafka.dispatch import Dispatcher
 from qbus.broker.net.peer import Peer, Principal
 from qbus.broker.startup import running_broker
 from qbus.clock import SystemClock
-from qbus.config import Address, BrokerConfig, ListenerInfo
+from qbus.config import BrokerConfig, ListenerInfo
 from qbus.errors import ErrorCode
 from qbus.security.acls import Decision
 from qbus.wire import API, ApiKey, Struct, decode_response, encode_request
@@ -583,7 +583,8 @@ FOR_ALL = {
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     config = BrokerConfig({"log.dirs": [str(tmp_path)]})
-    async with running_broker(config, SystemClock(), [ListenerInfo.plaintext("127.0.0.1", 9)]) as broker:
+    listening = [ListenerInfo.plaintext("127.0.0.1", 9)]
+    async with running_broker(config, SystemClock(), listening) as broker:
         await ask(
             broker,
             None,

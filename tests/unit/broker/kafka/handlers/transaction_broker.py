@@ -13,7 +13,7 @@ from qbus.broker.net.peer import Peer
 from qbus.broker.startup import running_broker
 from qbus.broker.transaction import State
 from qbus.clock import SystemClock
-from qbus.config import Address, BrokerConfig, ListenerInfo
+from qbus.config import BrokerConfig, ListenerInfo
 from qbus.errors import ErrorCode
 from qbus.wire import API, ApiKey, Struct, decode_response, encode_request
 from qbus.wire.messages.add_partitions_to_txn import (
