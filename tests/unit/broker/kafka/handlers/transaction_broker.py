@@ -56,9 +56,7 @@ class TransactionBroker:
     async def ask(self, key: ApiKey, version: int, request: Struct) -> Any:
         """The response as its client decodes it."""
         frame = b"".join(map(bytes, encode_request(key, version, 7, "test", request)))[4:]
-        reply = self._dispatcher(
-            Peer(1, "127.0.0.1", HERE), memoryview(bytearray(frame))
-        )
+        reply = self._dispatcher(Peer(1, "127.0.0.1", HERE), memoryview(bytearray(frame)))
         assert reply is not None
         if not isinstance(reply, list):
             answered = asyncio.Event()
