@@ -15,7 +15,8 @@ from qbus.errors import ConfigError
 from qbus.service.http import Caller
 from qbus.service.prometheus import PageSecurity
 
-from .authorization import CLUSTER, Authorizer, Operation
+from .authorization import CLUSTER, AccessControl, Operation
+from .authorization import Caller as Asker
 from .net.peer import Principal
 
 _PATIENCE_S: Final = 10.0
@@ -35,18 +36,18 @@ class PageAccess:
     def __init__(
         self,
         users: Users | None,
-        authorizer: Authorizer | None,
+        access: AccessControl,
         *,
         identify: Callable[[bytes], str | None] | None = None,
         delay_s: float = 0.1,
     ) -> None:
-        """``users``: None: nobody has a password. ``authorizer``: None: all who are known may.
+        """``users``: None: nobody has a password.
 
         ``identify``: tells a user's name by a certificate in DER; None: certificates say nothing.
         ``delay_s``: how late a wrong password is answered.
         """
         self._users = users
-        self._authorizer = authorizer
+        self._access = access
         self._identify = identify
         self._delay_s = delay_s
         self._loop = asyncio.get_running_loop()
@@ -61,12 +62,12 @@ class PageAccess:
         principal = await self._principal(caller)
         if principal is None:
             return HTTPStatus.UNAUTHORIZED
-        authorizer = self._authorizer
-        if authorizer is None or authorizer.is_allowed(
-            principal, caller.host, Operation.DESCRIBE, CLUSTER
-        ):
-            return HTTPStatus.OK
-        return HTTPStatus.FORBIDDEN
+        access, operation = self._access, Operation.DESCRIBE
+        allowed = access.allows(principal, caller.host, operation, CLUSTER)
+        if not allowed or access.audit is not None:
+            asker = Asker(principal, caller.host, None, "HTTP METRICS")
+            access.note(asker, operation, CLUSTER, allowed=allowed)
+        return HTTPStatus.OK if allowed else HTTPStatus.FORBIDDEN
 
     async def _principal(self, caller: Caller) -> Principal | None:
         if caller.certificate is not None and self._identify is not None:
@@ -83,7 +84,7 @@ class PageAccess:
 def page_security(
     config: BrokerConfig,
     users: Users | None,
-    authorizer: Authorizer | None,
+    access: AccessControl,
     *,
     is_worker: bool,
 ) -> PageSecurity:
@@ -95,13 +96,13 @@ def page_security(
     """
     if not config.metrics_authenticates:
         return PageSecurity(page_tls(config))
-    access = PageAccess(
+    page = PageAccess(
         users if config.metrics_authentication == "basic" else None,
-        authorizer,
+        access,
         identify=_identify(config),
         delay_s=config.connection_failed_authentication_delay_ms / 1000,
     )
-    return PageSecurity(page_tls(config), access.decide, is_worker)
+    return PageSecurity(page_tls(config), page.decide, is_worker)
 
 
 def page_tls(config: BrokerConfig) -> Callable[[], ssl.SSLContext] | None:

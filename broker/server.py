@@ -28,6 +28,7 @@ from .kafka.dispatch import Dispatcher
 from .malloc import give_back_early
 from .metrics import Metrics
 from .metrics import serve as serve_metrics
+from .metrics_page import page_security
 from .net.connection import TimeLimits
 from .net.handshakes import Handshakes
 from .net.limits import ConnectionLimits, parse_overrides
@@ -169,7 +170,15 @@ class BrokerRun:
                 for_jobs = _job_listener(*jobs, broker, broker.disque, budget)
                 cleanup.callback(for_jobs.close)
             if config.metrics_address is not None:
-                cleanup.callback(serve_metrics(broker.metrics, *config.metrics_address))
+                security = page_security(
+                    config,
+                    broker.authentication,
+                    broker.access,
+                    is_worker=self._worker is not None,
+                )
+                cleanup.callback(
+                    serve_metrics(broker.metrics, *config.metrics_address, security=security)
+                )
             gc.freeze()
             gc.enable()
             await _start(listeners, for_jobs)

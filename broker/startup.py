@@ -345,7 +345,9 @@ def _serve_jobs(broker: Broker, listening: Address) -> "DisqueService":
         broker.controller,
         broker.shares,
         SettingsReader(broker.metadata),
-        link=link_of(broker.config),
+        broker.authentication if broker.config.disque_authenticates else None,
+        broker.access,
+        link_of(broker.config),
     )
     address = _advertised_for_jobs(broker.config, listening)
     service = DisqueService(broker.config, broker.clock, broker.cluster_id, address, world)

@@ -1,12 +1,29 @@
 """Asks the authorizer, counts what it denies, and has the audit log record it."""
 
 from collections.abc import Collection, Iterable
+from typing import Protocol
 
 from qbus.security.acls import Decision, Operation, Reason, Resource, ResourceType
 
 from ..audit import AuditLog, Caller
-from ..net.peer import Peer, Principal
+from ..net.peer import Grants, Peer, Principal
 from .authorizer import Authorizer
+
+
+class Asking(Protocol):
+    """A connection's client: a :class:`Peer`, or what another protocol has in its place."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who it is."""
+
+    @property
+    def host(self) -> str:
+        """The address it is connected from."""
+
+    @property
+    def grants(self) -> Grants:
+        """What was decided for it before."""
 
 
 class AccessControl:
@@ -57,7 +74,7 @@ class AccessControl:
         authorizer = self.authorizer
         return authorizer is None or authorizer.is_allowed_for_any(principal, host, operation, kind)
 
-    def allows_peer(self, peer: Peer, operation: Operation, resource: Resource) -> bool:
+    def allows_peer(self, peer: Asking, operation: Operation, resource: Resource) -> bool:
         """The same of a connection's client, from what was decided for it before if that holds."""
         grants, version = peer.grants, self.version
         if grants.version != version:

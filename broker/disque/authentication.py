@@ -108,6 +108,7 @@ class Authentication:
         """Take a client for nobody, or for gone."""
         client.is_authenticated = False
         client.principal = ANONYMOUS
+        client.grants.clear()
         if client.untrack is not None:
             client.untrack()
             client.untrack = None

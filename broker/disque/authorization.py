@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 from qbus.jobs import GROUP, topic_of
 
-from ..authorization import CLUSTER, Authorizer, Operation, Resource, group, topic
+from ..authorization import CLUSTER, AccessControl, Caller, Operation, Resource, group, topic
 from . import errors
 from .connection import Client
 from .errors import CommandError
@@ -139,26 +139,25 @@ def rule_of(name: str, arguments: Sequence[bytes]) -> Rule:
 
 
 class Guard:
-    """Refuses what a client may not do."""
+    """Refuses what a client may not do, and has it recorded."""
 
-    def __init__(self, authorizer: Authorizer) -> None:
-        self._authorizer = authorizer
+    def __init__(self, access: AccessControl) -> None:
+        self._access = access
 
     def check(self, call: Call) -> None:
         """Refuse a command, as far as its words say what it is about. Raises CommandError."""
-        client, arguments = call.client, call.arguments
-        name = arguments[0].decode("latin-1").lower()
-        if call.is_local:
-            self._need_command(client, "qbus.local", _OF_NODES)
-            return
-        rule = rule_of(name, arguments)
+        name = call.arguments[0].decode("latin-1").lower()
+        rule = _OF_NODES if call.is_local else rule_of(name, call.arguments)
         if rule.scope is Scope.CLUSTER:
-            self._need_command(client, name, rule)
+            shown = "qbus.local" if call.is_local else name
+            if self._denies(call, name, rule, CLUSTER):
+                principal = call.client.principal.name
+                raise CommandError(errors.NOT_THIS_COMMAND.format(principal, shown))
             return
-        for queue in _named(rule, name, arguments):
-            self._need(client, rule, topic(_topic_of(queue)))
+        for queue in _named(rule, name, call.arguments):
+            self._need(call, name, rule, topic(_topic_of(queue)))
         if rule.takes_jobs:
-            self._need(client, rule, group(GROUP))
+            self._need(call, name, rule, group(GROUP))
 
     def is_still_allowed(self, call: Call) -> bool:
         """Whether a client that has waited may still do what it asked for."""
@@ -168,45 +167,55 @@ class Guard:
             return False
         return True
 
-    def may_find(self, client: Client, arguments: Sequence[bytes], topic_name: str) -> bool:
+    def may_find(self, call: Call, topic_name: str) -> bool:
         """Whether a job of a topic may be known to whoever names it by its id.
 
         Raises CommandError: the topic may be known, but not what the command does to its jobs.
         """
-        rule = rule_of(arguments[0].decode("latin-1").lower(), arguments)
-        resource = topic(topic_name)
-        if any(self._may(client, one, resource) for one in rule.operations):
+        name = call.arguments[0].decode("latin-1").lower()
+        rule, resource = rule_of(name, call.arguments), topic(topic_name)
+        if not self._denies(call, name, rule, resource):
             return True
-        if self._may(client, Operation.DESCRIBE, resource):
-            raise _denied(client, rule.operations, resource)
+        if self._access.allows_peer(call.client, Operation.DESCRIBE, resource):
+            raise _denied(call.client, rule.operations, resource)
         return False
 
-    def need_create(self, client: Client, topic_name: str) -> None:
+    def need_create(self, call: Call, topic_name: str) -> None:
         """Refuse whoever may not create a topic: on the cluster or by its name. CommandError."""
-        resource = topic(topic_name)
-        if not self._may(client, Operation.CREATE, CLUSTER):
-            self._need(client, Rule(Scope.QUEUE, (Operation.CREATE,)), resource)
+        if not self._access.allows_peer(call.client, Operation.CREATE, CLUSTER):
+            rule = Rule(Scope.QUEUE, (Operation.CREATE,))
+            self._need(call, "addjob", rule, topic(topic_name))
 
     def seen_by(self, call: Call) -> Callable[[str], bool]:
         """What tells whether a client may see a topic in the list that a command makes."""
-        client, arguments = call.client, call.arguments
-        rule = rule_of(arguments[0].decode("latin-1").lower(), arguments)
+        client, access = call.client, self._access
+        rule = rule_of(call.arguments[0].decode("latin-1").lower(), call.arguments)
 
         def may_see(topic_name: str) -> bool:
-            return any(self._may(client, one, topic(topic_name)) for one in rule.operations)
+            resource = topic(topic_name)
+            return any(access.allows_peer(client, one, resource) for one in rule.operations)
 
         return may_see
 
-    def _need(self, client: Client, rule: Rule, resource: Resource) -> None:
-        if not any(self._may(client, one, resource) for one in rule.operations):
-            raise _denied(client, rule.operations, resource)
+    def _need(self, call: Call, name: str, rule: Rule, resource: Resource) -> None:
+        if self._denies(call, name, rule, resource):
+            raise _denied(call.client, rule.operations, resource)
 
-    def _need_command(self, client: Client, name: str, rule: Rule) -> None:
-        if not any(self._may(client, one, CLUSTER) for one in rule.operations):
-            raise CommandError(errors.NOT_THIS_COMMAND.format(client.principal.name, name))
-
-    def _may(self, client: Client, operation: Operation, resource: Resource) -> bool:
-        return self._authorizer.is_allowed(client.principal, client.host, operation, resource)
+    def _denies(self, call: Call, name: str, rule: Rule, resource: Resource) -> bool:
+        access, client = self._access, call.client
+        used = rule.operations[0]
+        allowed = False
+        for operation in rule.operations:
+            if access.allows_peer(client, operation, resource):
+                used, allowed = operation, True
+                break
+        if not allowed or access.audit is not None:
+            administers = name == "pause" or (rule.scope is Scope.CLUSTER and not call.is_local)
+            label = client.name.decode("utf-8", "replace")
+            request = f"RESP {name.upper()}"
+            caller = Caller(client.principal, client.host, label, request, administers)
+            access.note(caller, used, resource, allowed=allowed)
+        return not allowed
 
 
 def _named(rule: Rule, name: str, arguments: Sequence[bytes]) -> Sequence[bytes]:

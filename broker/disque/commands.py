@@ -266,7 +266,7 @@ class JobCommands:
             topic = service.topic(queue)
             if topic is None:
                 if service.guard is not None and not call.is_local:
-                    service.guard.need_create(call.client, queue.topic)
+                    service.guard.need_create(call, queue.topic)
                 await service.create_topic(queue, options.replicate or 1)
                 continue
             self._check_copies(topic, options)
@@ -567,7 +567,7 @@ class JobCommands:
         place, guard = self._service.place(text), self._service.guard
         if place is None or guard is None or call.is_local:
             return place
-        return place if guard.may_find(call.client, call.arguments, place.topic.name) else None
+        return place if guard.may_find(call, place.topic.name) else None
 
     def _leader(self, broker: int) -> Node:
         node = self._service.nodes.find(broker)

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, cast
 
 from ..net.memory_budget import MemoryBudget
-from ..net.peer import ANONYMOUS, Principal
+from ..net.peer import ANONYMOUS, Grants, Principal
 from . import resp
 from .resp import CommandParser, ProtocolError
 
@@ -41,6 +41,7 @@ class Client:
         "connected_at",
         "expires_at",
         "failures",
+        "grants",
         "host",
         "id",
         "is_authenticated",
@@ -69,6 +70,7 @@ class Client:
         self.principal: Principal = ANONYMOUS
         self.is_authenticated = False
         self.expires_at = 0.0  # when it has to authenticate anew, in the loop's time; 0: never
+        self.grants = Grants()
         self.failures = 0  # to authenticate, one after the other
         self.is_blocked = False  # it waits for a job
         self.is_encrypted = False

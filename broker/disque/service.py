@@ -13,7 +13,7 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.jobs import GROUP, queue_of, topic_of
 from qbus.metadata import StoreError
 
-from ..authorization import Authorizer
+from ..authorization import AccessControl
 from ..controller import NewTopic
 from ..controller.controller import ConfigChange
 from ..metadata.cache import Subscriber
@@ -121,7 +121,7 @@ class Groups(Protocol):
 class World:
     """The parts of the broker that jobs stand on; ``settings`` of their share group.
 
-    ``users``: who may authenticate besides those that have the password. ``authorizer``: None:
+    ``users``: who may authenticate besides those that have the password. ``access``: None:
     everything is allowed. ``link``: how other nodes are reached and told who asks; None: as clients
     reach them that have the password alone. ``tls_address``: where clients reach it with TLS.
     """
@@ -134,7 +134,7 @@ class World:
     groups: Groups
     settings: Callable[[], GroupSettings]
     users: Users | None = None
-    authorizer: Authorizer | None = None
+    access: AccessControl | None = None
     link: Link | None = None
     tls_address: Address | None = None
 
@@ -163,7 +163,8 @@ class DisqueService(PartitionListener):
             delay_s=config.connection_failed_authentication_delay_ms / 1000,
             session_s=config.connections_max_reauth_ms / 1000,
         )
-        self.guard = None if world.authorizer is None else Guard(world.authorizer)
+        access = world.access
+        self.guard = Guard(access) if access is not None and access.is_restricted else None
         self.peers = Peers(world.link or Link(password=password), _PEER_TIMEOUT_S)
         self.adder = Adder(delays, clock.time_ms)
         self.delivered = DeliveredJobs()
