@@ -19,20 +19,31 @@ PATIENCE = 120.0
 class Up:
     """The process of `qbus cluster up`, and commands against its cluster.
 
-    ``options`` are settings of the brokers; ``spark`` adds a master and two workers.
+    ``options`` are settings of the brokers; ``spark`` adds a master and two workers; ``secure``
+    has them ask for passwords, and ``qbus`` log in as the administrator.
     """
 
-    def __init__(self, directory: Path, *options: str, spark: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *options: str,
+        nodes: int = 3,
+        spark: bool = False,
+        secure: bool = False,
+        base_port: int | None = None,
+    ) -> None:
         self.directory = directory
-        self.base_port = free_ports(3)[0]
+        self.base_port = base_port or free_ports(3)[0]
+        self._nodes, self._is_secure = nodes, secure
         self.log = directory.with_suffix(".log")
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 _qbus(
                     *("cluster", "up", "--data-dir", str(directory)),
-                    *("--base-port", str(self.base_port)),
+                    *("--base-port", str(self.base_port), "--nodes", str(nodes)),
                     *(word for option in options for word in ("-o", option)),
                     *(("--spark",) if spark else ()),
+                    *(("--secure",) if secure else ()),
                 ),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -43,7 +54,19 @@ class Up:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{self.base_port + number}" for number in range(3))
+        return ",".join(f"127.0.0.1:{self.base_port + number}" for number in range(self._nodes))
+
+    @property
+    def client_properties(self) -> Path:
+        """What the administrator of a secure cluster connects with."""
+        return self.directory / "client.properties"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which commands find the cluster."""
+        if self._is_secure:
+            return {"QBUS_COMMAND_CONFIG": str(self.client_properties)}
+        return {"QBUS_BOOTSTRAP": self.bootstrap}
 
     def wait_up(self) -> None:
         """Wait until all nodes serve; raises StartupTimeout."""
@@ -60,7 +83,7 @@ class Up:
     def qbus(self, *arguments: str) -> Any:
         done = subprocess.run(
             _qbus(*arguments, "--json"),
-            env={**os.environ, "QBUS_BOOTSTRAP": self.bootstrap},
+            env={**os.environ, **self.environment},
             capture_output=True,
             text=True,
             timeout=PATIENCE,
@@ -105,6 +128,11 @@ class Up:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+
+    def stop(self) -> None:
+        """Have the process stop the cluster in order."""
+        self.process.terminate()
+        assert self.process.wait(PATIENCE) == 0, self.log.read_text()
 
 
 def _qbus(*arguments: str) -> list[str]:
