@@ -10,7 +10,7 @@ LINTED := . qbus/broker/ qbus/clients/ qbus/agent/
 PACKAGING := setup.cfg pyproject.toml setup.py $(wildcard qbus/records/_*.p[xy]*)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check perf compile docs clean
+.PHONY: help demo test check perf compile docs lock sbom audit clean
 
 help:  ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s%s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,15 @@ compile: .venv/.run-ready  ## compile the broker's hot modules anew: changed one
 docs: .venv/.dev-ready  ## write those parts of the documentation anew that are made from the code
 	@$(BIN)/python -m tests.unit.docs.generated
 
+lock: .venv/.supply-ready  ## pin every package with hashes in requirements/; ARGS=--upgrade takes newer ones
+	@$(BIN)/python .ci/lock $(ARGS)
+
+sbom: .venv/.supply-ready  ## write dist/qbus-sbom.json, the bill of what Qbus runs with (CycloneDX)
+	@$(BIN)/python .ci/sbom
+
+audit: .venv/.supply-ready  ## look for known weaknesses of the pinned packages
+	@$(BIN)/pip-audit --strict --require-hashes --disable-pip $(addprefix --requirement ,$(wildcard requirements/*.txt))
+
 clean:  ## remove .venv, caches and build results
 	rm -rf qbus/_compiled qbus/records/*.c qbus/wire/*.c qbus/*/*.so .venv build dist *.egg-info .*_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -47,4 +56,8 @@ clean:  ## remove .venv, caches and build results
 
 .venv/.dev-ready: $(PACKAGING)
 	@.ci/venv test,check
+	@touch $@ .venv/.run-ready
+
+.venv/.supply-ready: $(PACKAGING)
+	@.ci/venv supply
 	@touch $@ .venv/.run-ready

@@ -4,19 +4,26 @@
 
 FROM python:3.12-slim AS build
 WORKDIR /src
+COPY requirements requirements
+RUN pip install --no-cache-dir --require-hashes --requirement requirements/build.txt \
+    && pip wheel --no-cache-dir --require-hashes --no-deps --wheel-dir /wheels \
+        --requirement requirements/spark.txt
 COPY . .
-RUN pip wheel --no-cache-dir --wheel-dir /wheels '.[spark,zookeeper]'
+RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 
 FROM python:3.12-slim
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends default-jre-headless procps \
     && rm -rf /var/lib/apt/lists/*
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --no-index --find-links /wheels 'qbus[spark,zookeeper]' \
-    && useradd --system --uid 1000 --home-dir /var/lib/spark --create-home spark
+    pip install --no-cache-dir --no-index --no-deps /wheels/*.whl \
+    && pip uninstall --yes pip \
+    && useradd --system --uid 1000 --home-dir /var/lib/spark --create-home \
+        --shell /usr/sbin/nologin spark
 
 # Spark is what pip has installed; executors run this image's Python, which has Qbus.
-ENV SPARK_HOME=/usr/local/lib/python3.12/site-packages/pyspark \
+ENV PYTHONDONTWRITEBYTECODE=1 \
+    SPARK_HOME=/usr/local/lib/python3.12/site-packages/pyspark \
     PYSPARK_PYTHON=/usr/local/bin/python3
 ENV PATH=$SPARK_HOME/bin:$PATH
 

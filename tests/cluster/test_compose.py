@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from qbus import Consumer, Producer
 from qbus.cli.broker.command import broker
+from qbus.config import BrokerConfig
 from qbus.testing import QbusContainer
 from tests.support.tools import skip_because_of
 
@@ -51,24 +53,65 @@ def test_brokers_have_valid_settings(document: Any) -> None:
     for n in (1, 2, 3):
         service = document["services"][f"broker-{n}"]
         command, *options = service["command"]
-        given = dict(option.split("=", 1) for option in options if "--option" not in option)
+        given = dict(option.split("=", 1) for option in options)
         assert command == "broker"
-        assert {option.split("=", 1)[0] for option in options} <= known
+        assert given.keys() <= known
         assert given["--node-id"] == str(n)
-        assert given["--advertise"] == f"broker-{n}:{9091 + n}"
-        assert given["--listen"] == f"0.0.0.0:{9091 + n}"
-        assert given["--zookeeper"].count(",") == 2
+        assert given["--advertise"] == f"SASL_SSL://broker-{n}:{9091 + n}"
+        assert given["--listen"] == f"SASL_SSL://0.0.0.0:{9091 + n}"
         assert f"127.0.0.1:{9091 + n}:{9091 + n}" in service["ports"]
-        assert set(service["depends_on"]) == {"zookeeper-1", "zookeeper-2", "zookeeper-3"}
+        needs = {"certificates", "zookeeper-1", "zookeeper-2", "zookeeper-3"}
+        assert set(service["depends_on"]) == needs
+
+
+def test_brokers_are_open_to_nobody(document: Any) -> None:
+    settings = tomllib.loads(document["configs"]["broker"]["content"])
+    references = ("sasl.inter.broker.password", "zookeeper.digest")
+    assert all(settings[name].startswith("file:/run/secrets/") for name in references)
+    (listen,) = (
+        option.removeprefix("--listen=")
+        for option in document["services"]["broker-1"]["command"]
+        if option.startswith("--listen=")
+    )
+    stated = {name: value for name, value in settings.items() if name not in references}
+    config = BrokerConfig(
+        {
+            **stated,
+            "listeners": listen,
+            "advertised.listeners": "SASL_SSL://broker-1:9092",
+            "sasl.inter.broker.password": "secret",
+            "zookeeper.digest": "qbus:secret",
+        }
+    )
+    assert config.authenticates
+    assert config.metrics_authenticates
+    assert settings["zookeeper.connect"].count(",") == 2
+
+
+def test_processes_are_confined(document: Any) -> None:
+    services = {
+        name: service
+        for name, service in document["services"].items()
+        if service["image"] != "zookeeper:3.9"
+    }
+    assert len(services) == 7
+    for service in services.values():
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+    for file in ("Dockerfile", "spark.Dockerfile"):
+        text = (DOCKER / file).read_text()
+        assert re.search(r"(?m)^USER (qbus|spark)$", text)
+        assert "--require-hashes" in text
 
 
 def test_spark_has_two_workers_of_one_master(document: Any) -> None:
     services = document["services"]
-    assert list(services)[6:] == ["spark-master", "spark-worker-1", "spark-worker-2"]
+    assert list(services)[6:9] == ["spark-master", "spark-worker-1", "spark-worker-2"]
     main, *options = services["spark-master"]["command"]
     assert main == "org.apache.spark.deploy.master.Master"
     assert {"--host=spark-master", "--port=7077"} <= set(options)
-    for name in list(services)[7:]:
+    for name in list(services)[7:9]:
         main, *_, master = services[name]["command"]
         assert main == "org.apache.spark.deploy.worker.Worker"
         assert master == "spark://spark-master:7077"
