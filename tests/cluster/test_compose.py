@@ -134,7 +134,10 @@ def test_all_that_is_stored_is_in_volumes(document: Any) -> None:
 def compose() -> Iterator[Any]:
     skip_because_of(engine_missing())
     containers = pytest.importorskip("testcontainers.compose")
-    with containers.DockerCompose(str(DOCKER), "compose.yaml", build=True, wait=True) as running:
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setenv("QBUS_BROKER_PASSWORD", "of-the-brokers")
+    monkeypatch.setenv("QBUS_ZOOKEEPER_DIGEST", "qbus:of-the-store")
+    with monkeypatch.context(), containers.DockerCompose(str(DOCKER), "compose.yaml", build=True, wait=True) as running:
         yield running
 
 
