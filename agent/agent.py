@@ -96,7 +96,10 @@ class SpoolShippers:
         """Restart the shippers if their part of the configuration changed."""
         if self._config is not None and _of_spools(config) == _of_spools(self._config):
             return
-        sender = SpoolSender(config.bootstrap, config.delivery) if config.spools else None
+        sender = None
+        if config.spools:
+            security = config.security.security()
+            sender = SpoolSender(config.bootstrap, config.delivery, security)
         await self.stop(_SPOOL_PAUSE_S)
         self._config, self._sender = config, sender
         if sender is None:
@@ -127,4 +130,11 @@ class SpoolShippers:
 
 
 def _of_spools(config: AgentConfig) -> tuple[object, ...]:
-    return config.bootstrap, config.spools, config.delivery, config.tailing.poll_interval_ms
+    tailing = config.tailing
+    return (
+        config.bootstrap,
+        config.security,
+        config.spools,
+        config.delivery,
+        tailing.poll_interval_ms,
+    )

@@ -120,10 +120,5 @@ class DeadLetters:
         config = self._config
         return PeerClient(
             self._metadata,
-            PeerSettings(
-                client_id=f"broker-{self._node_id}",
-                connect_timeout_s=config.replica_socket_timeout_ms / 1000,
-                backoff_s=config.replica_fetch_backoff_ms / 1000,
-                max_frame=config.socket_request_max_bytes,
-            ),
+            PeerSettings.of(config, f"broker-{self._node_id}"),
         )

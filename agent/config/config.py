@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, replace
 
 from qbus.errors import ConfigError
+from qbus.security.table import DOC, SecurityTable, security_rule
 from qbus.service.toml import Loader, required, rules, setting, settings_of
 
 from . import rules as own
@@ -178,6 +179,7 @@ class AgentConfig:
         "Bootstrap brokers, as `host:port,...` or `zk://host:port/chroot`. Default: the brokers"
         " registered in the ZooKeeper that the configuration is from.",
     )
+    security: SecurityTable = setting(SecurityTable(), security_rule(), DOC)
     topic: str = setting("", rules.topic(), "The default topic of sources.")
     host: str = setting(
         "", rules.text(1, 255), "The value of `{host}`. Default: the machine's host name."

@@ -9,7 +9,7 @@ from typing import Any
 from qbus.clients import Admin, BulkDelivery, ClientClosed, Producer
 from qbus.clients.producer.partitioner import partition_for_key
 from qbus.clock import Clock
-from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError
 from qbus.service.token_bucket import RateLimit
 
 from ..config import AgentConfig
@@ -65,6 +65,7 @@ class Dispatcher:
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Holds the error that ended delivery, once there is one."""
         self._config = config
+        self._security = config.security.security()
         self._host = host
         self._positions = positions
         self._writer = writer
@@ -152,8 +153,13 @@ class Dispatcher:
         failed = self._producer
         async with self._renewing:
             if self._producer is failed and not self._is_stopping:
+                try:
+                    producer = self._new_producer()
+                except ConfigError as wrong:  # a certificate's file is being replaced
+                    log.warning("%s; trying again", wrong)
+                    return
                 await failed.close(timeout=0)
-                self._producer = self._new_producer()
+                self._producer = producer
 
     def _checkpoint(self) -> None:
         """Advance the positions of the acknowledged records and have them written."""
@@ -210,7 +216,9 @@ class Dispatcher:
         """Say early whether brokers can be reached: there may be nothing to send for hours."""
         while True:
             try:
-                async with Admin(self._config.bootstrap, client_id=_CLIENT_ID) as admin:
+                async with Admin(
+                    self._config.bootstrap, client_id=_CLIENT_ID, security=self._security
+                ) as admin:
                     found = await admin.describe_cluster()
             except QbusError as error:
                 log.warning("no broker can be reached: %s; trying again", error)
@@ -248,6 +256,7 @@ class Dispatcher:
             delivery_timeout_ms=_FOREVER_MS,
             request_timeout_ms=delivery.request_timeout_ms,
             client_id=_CLIENT_ID,
+            security=self._security,
         )
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

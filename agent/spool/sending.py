@@ -17,6 +17,7 @@ from qbus.clients.net.cluster import Cluster
 from qbus.clients.spool import QueueName
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import BatchHeader, decode_records
+from qbus.security.client import ClientSecurity
 
 from ..config import Delivery
 
@@ -40,9 +41,13 @@ REFUSED = frozenset(
 class SpoolSender:
     """Sends batches of spools, over its own connections; one for all spools of an agent."""
 
-    def __init__(self, bootstrap: str, delivery: Delivery) -> None:
+    def __init__(
+        self, bootstrap: str, delivery: Delivery, security: ClientSecurity | None = None
+    ) -> None:
         """Raises :class:`~qbus.errors.ConfigError`."""
-        self._cluster = Cluster(bootstrap, _CLIENT_ID, delivery.request_timeout_ms / 1000)
+        self._cluster = Cluster(
+            bootstrap, _CLIENT_ID, delivery.request_timeout_ms / 1000, security=security
+        )
         self._producer = Producer(
             bootstrap,
             compression=delivery.compression,
@@ -53,6 +58,7 @@ class SpoolSender:
             delivery_timeout_ms=_FOREVER_MS,
             request_timeout_ms=delivery.request_timeout_ms,
             client_id=_CLIENT_ID,
+            security=security,
         )
 
     async def __aenter__(self) -> Self:

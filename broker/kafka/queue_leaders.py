@@ -213,12 +213,7 @@ class QueueLeaders:
         config = self._config
         return PeerClient(
             self._metadata,
-            PeerSettings(
-                client_id=f"broker-{config.node_id}",
-                connect_timeout_s=config.replica_socket_timeout_ms / 1000,
-                backoff_s=config.replica_fetch_backoff_ms / 1000,
-                max_frame=config.socket_request_max_bytes,
-            ),
+            PeerSettings.of(config, f"broker-{config.node_id}"),
         )
 
 

@@ -188,12 +188,7 @@ def peer_client(config: BrokerConfig, metadata: MetadataCache) -> PeerClient:
     """A client of other brokers, as the coordinator needs it."""
     return PeerClient(
         metadata,
-        PeerSettings(
-            client_id=f"broker-{config.node_id}",
-            connect_timeout_s=config.replica_socket_timeout_ms / 1000,
-            backoff_s=config.replica_fetch_backoff_ms / 1000,
-            max_frame=config.socket_request_max_bytes,
-        ),
+        PeerSettings.of(config, f"broker-{config.node_id}"),
     )
 
 

@@ -5,11 +5,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Protocol
 
+from qbus.config import BrokerConfig
+from qbus.security.connecting import OutgoingSecurity
 from qbus.service.backoff import Backoff
 from qbus.wire import ApiKey, Struct
 
 from ..metadata.image import BrokerInfo
 from .connection import PeerConnection, PeerError, unchanged
+from .security import outgoing_security
 
 Address = tuple[str, int]
 """A host and a port."""
@@ -31,7 +34,8 @@ class PeerSettings(NamedTuple):
 
     ``connect_timeout_s`` and ``backoff_s``, the longest pause between two attempts, are in seconds;
     ``max_frame``, the largest response accepted, and ``receive_buffer``, that of the socket (-1:
-    the system's default), in bytes.
+    the system's default), in bytes. ``listener``: the name of the listener that brokers reach one
+    another by; ``security``: what protects the connections, None: nothing does.
     """
 
     client_id: str
@@ -39,6 +43,33 @@ class PeerSettings(NamedTuple):
     backoff_s: float
     max_frame: int
     receive_buffer: int = -1
+    listener: str = ""
+    security: OutgoingSecurity | None = None
+
+    @classmethod
+    def of(
+        cls,
+        config: BrokerConfig,
+        client_id: str,
+        *,
+        max_frame: int | None = None,
+        receive_buffer: int = -1,
+    ) -> "PeerSettings":
+        """The settings that the configuration of a broker says.
+
+        max_frame: by default as large as its own requests.
+
+        Raises :class:`~qbus.errors.ConfigError`: a file of TLS cannot be read.
+        """
+        return cls(
+            client_id=client_id,
+            connect_timeout_s=config.replica_socket_timeout_ms / 1000,
+            backoff_s=config.replica_fetch_backoff_ms / 1000,
+            max_frame=config.socket_request_max_bytes if max_frame is None else max_frame,
+            receive_buffer=receive_buffer,
+            listener=config.inter_broker_listener,
+            security=outgoing_security(config),
+        )
 
 
 class PeerClient:
@@ -110,7 +141,13 @@ class PeerClient:
         info = self._registrations.brokers.get(broker_id)
         if info is None:
             raise PeerError(f"broker {broker_id} is not registered")
-        return info.host, info.port
+        listener = self._settings.listener
+        if not listener:
+            return info.host, info.port
+        address = info.address_of(listener)
+        if address is None:
+            raise PeerError(f"broker {broker_id} has no listener {listener}")
+        return address[0], address[1]
 
     async def _open(self, address: Address) -> PeerConnection:
         settings = self._settings
@@ -120,6 +157,7 @@ class PeerClient:
             timeout=min(settings.connect_timeout_s, _CONNECT_S),
             max_frame=settings.max_frame,
             receive_buffer=settings.receive_buffer,
+            security=settings.security,
         )
 
 

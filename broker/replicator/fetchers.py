@@ -38,10 +38,9 @@ class ReplicaFetchers:
         self._metadata = metadata
         self._peers = PeerClient(
             metadata,
-            PeerSettings(
-                client_id=f"broker-{node_id}-fetcher",
-                connect_timeout_s=self._settings.timeout_s,
-                backoff_s=self._settings.backoff_s,
+            PeerSettings.of(
+                config,
+                f"broker-{node_id}-fetcher",
                 # The first batch of a response may be as large as any that can be produced.
                 max_frame=config.replica_fetch_response_max_bytes + config.socket_request_max_bytes,
                 receive_buffer=config.replica_socket_receive_buffer_bytes,

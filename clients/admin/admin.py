@@ -80,7 +80,7 @@ from ..types import (
     keyed,
     named,
 )
-from . import messages, security
+from . import acls, messages, security
 from .types import (
     CreatedTopic,
     DelayedRecord,
@@ -965,15 +965,15 @@ class Admin:
 
     async def create_acls(self, rules: Iterable[Rule]) -> None:
         """Add rules; one that is there already is no error."""
-        await security.create_acls(self._cluster, rules)
+        await acls.create_acls(self._cluster, rules)
 
     async def describe_acls(self, found_by: Filter | None = None) -> list[Rule]:
         """Return the rules that agree with a filter; by default all."""
-        return await security.describe_acls(self._cluster, found_by or Filter())
+        return await acls.describe_acls(self._cluster, found_by or Filter())
 
     async def delete_acls(self, found_by: Iterable[Filter]) -> list[Rule]:
         """Delete the rules that agree with any of the filters; return them."""
-        return await security.delete_acls(self._cluster, found_by)
+        return await acls.delete_acls(self._cluster, found_by)
 
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None

@@ -1,10 +1,11 @@
 """The admin client's requests, and what their responses say. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 from uuid import UUID
 
 from qbus.consumer_protocol import decode_assignment
-from qbus.errors import ApiError, ErrorCode
+from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.wire import ZERO_UUID
 from qbus.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -121,6 +122,9 @@ from .types import (
     TransactionDescription,
     TransactionListing,
 )
+
+T = TypeVar("T")
+
 
 _CONSUMER_PROTOCOL = "consumer"
 _CLASSIC_MEMBER = 0
@@ -855,3 +859,19 @@ def altered_offsets(
         for topic in response.topics
         for partition in topic.partitions
     }
+
+
+def outcomes(items: Iterable[T], results: list[tuple[int, str | None]]) -> Outcomes[T, None]:
+    """Return what came of each item, by its place in the response."""
+    named = list(items)
+    if len(named) != len(results):
+        raise WireError(f"{len(results)} results for {len(named)} items")
+    return {
+        item: outcome(code, message, str(item))
+        for item, (code, message) in zip(named, results, strict=True)
+    }
+
+
+def outcome(code: int, message: str | None, what: str) -> ApiError | None:
+    """Return the error of a result, if it is one; ``what`` it is about."""
+    return None if code == ErrorCode.NONE else api_error(code, message, of=what)

@@ -39,8 +39,9 @@ async def clusters(config: LinkConfig) -> AsyncIterator[tuple[Cluster, Cluster]]
     :class:`~qbus.errors.ApiError` if one of them cannot be reached.
     """
     timeout = config.transfer.request_timeout_ms / 1000
-    source = Cluster(config.source_bootstrap, _CLIENT_ID, timeout)
-    target = Cluster(config.target_bootstrap, _CLIENT_ID, timeout)
+    there, here = config.source_security.security(), config.target_security.security()
+    source = Cluster(config.source_bootstrap, _CLIENT_ID, timeout, security=there)
+    target = Cluster(config.target_bootstrap, _CLIENT_ID, timeout, security=here)
     try:
         await check_apart(config, source, target)
         yield source, target

@@ -36,9 +36,11 @@ class NamedBrokers:
 
 
 class RegisteredBrokers:
-    """``zk://host:port,.../chroot``: the brokers that are registered in ZooKeeper."""
+    """``zk://host:port,.../chroot``: the brokers that are registered in ZooKeeper, at those of
+    their listeners that speak the client's protocol.
+    """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, protocol: str) -> None:
         from qbus.metadata.zookeeper import ZooKeeperAddress  # noqa: PLC0415 - few need it
 
         try:
@@ -46,6 +48,7 @@ class RegisteredBrokers:
         except ValueError as error:
             raise ConfigError(f"{text}: expected {ZOOKEEPER}{error}") from error
         self._address = text
+        self._protocol = protocol
 
     async def find(self, timeout: float) -> Sequence[Address]:
         """Return the live brokers.
@@ -57,22 +60,27 @@ class RegisteredBrokers:
         from qbus.metadata.zookeeper import find_brokers  # noqa: PLC0415
 
         try:
-            found = await find_brokers(self._address, timeout)
+            found = await find_brokers(self._address, timeout, self._protocol)
         except StoreError as error:
             raise ConnectionFailed(f"{self._address}: {error}") from error
         if not found:
-            raise ConnectionFailed(f"{self._address}: no broker is registered there now")
+            raise ConnectionFailed(
+                f"{self._address}: no broker is registered there now with a listener for"
+                f" {self._protocol}"
+            )
         return found
 
 
-def parse(brokers: str | Sequence[str]) -> Bootstrap:
+def parse(brokers: str | Sequence[str], protocol: str = "PLAINTEXT") -> Bootstrap:
     """Return the bootstrap that a text, or a list of addresses, describes.
+
+    protocol: what the client speaks, such as SASL_SSL.
 
     Raises :class:`~qbus.errors.ConfigError`.
     """
     text = brokers if isinstance(brokers, str) else ",".join(brokers)
     if text.strip().startswith(ZOOKEEPER):
-        return RegisteredBrokers(text.strip())
+        return RegisteredBrokers(text.strip(), protocol)
     return NamedBrokers(text)
 
 

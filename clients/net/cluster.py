@@ -10,6 +10,7 @@ from typing import Any
 
 from qbus.errors import ApiError, ErrorCode, QbusError, WireError
 from qbus.security.client import ClientSecurity
+from qbus.security.connecting import OutgoingSecurity
 from qbus.wire import ApiKey
 from qbus.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from qbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -63,11 +64,14 @@ class Cluster:
         """
         self.name = bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
         self.security = PLAINTEXT if security is None else security
-        self._bootstrap = bootstraps.parse(bootstrap)
+        self._bootstrap = bootstraps.parse(bootstrap, self.security.protocol)
         connect_timeout = min(request_timeout, _LONGEST_CONNECT)
         self.troubles = TroubleLog(client_id)
         self._pool = ConnectionPool(
-            client_id, connect_timeout=connect_timeout, troubles=self.troubles
+            client_id,
+            connect_timeout=connect_timeout,
+            troubles=self.troubles,
+            security=None if self.security == PLAINTEXT else OutgoingSecurity(self.security),
         )
         self._metadata_max_age = metadata_max_age
         self.request_timeout = request_timeout

@@ -1,26 +1,38 @@
 """One connection to a broker: requests go out as they come, responses arrive in that order."""
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 from qbus._version import __version__
-from qbus.errors import ApiError, ErrorCode, WireError
+from qbus.errors import ApiError, AuthenticationError, ErrorCode, WireError
 from qbus.frames import FrameReader
+from qbus.security.authenticator import Authenticator
+from qbus.security.client import ClientSecurity
+from qbus.security.connecting import OutgoingSecurity
+from qbus.security.tokens import NoToken
 from qbus.wire import ApiKey, Part, decode_response, encode_request
 from qbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
-from ..errors import ConnectionFailed, check
+from ..errors import AuthenticationFailed, ConnectionFailed, TlsFailed, check
+from ..security import PLAINTEXT
+from . import tls
 from .dial import dial
 from .in_flight import InFlightRequests
 from .receive_mark import ReceiveMark
 from .versions import SPOKEN, SPOKEN_BY_ID, highest_common
-from .write_buffer import WriteBuffer
+from .write_buffer import WriteBuffer, write_buffer_of
 
 MAX_FRAME_BYTES = 100 * 1024 * 1024
 """The largest response accepted, as librdkafka's ``receive.message.max.bytes``."""
 _CLOSE_TIMEOUT = 5.0
 _MAX_CORRELATION_ID = 0x7FFFFFFF
+_SPEAKS_TLS = "likely its listener speaks TLS: security.protocol is SSL or SASL_SSL there"
+_WANTS_CERTIFICATE = "likely it wants a client's certificate, see ssl.certificate.location"
+_WANTS_SASL = (
+    "likely its listener wants SASL: security.protocol is SASL_SSL or SASL_PLAINTEXT there"
+)
 
 
 class PendingAnswer(NamedTuple):
@@ -35,56 +47,125 @@ class PendingAnswer(NamedTuple):
         return decode_response(self.api, self.version, self.frame.result())[1]
 
 
+class _Held(NamedTuple):
+    """A request that waits until the connection is authenticated again."""
+
+    correlation_id: int
+    api: ApiKey
+    parts: list[Part]
+    timeout: float
+    answer: asyncio.Future[memoryview] | None
+
+
 class Connection(asyncio.BufferedProtocol):
-    """A connection whose two sides have agreed on API versions.
+    """A connection whose two sides have agreed on API versions, and trust each other as far as
+    the client's security asks for it.
 
     A request without a response in time closes it, even if nobody waits for that response any more,
     because later responses cannot overtake it. A response to anything but the oldest request closes
     it too.
     """
 
-    def __init__(self, name: str, client_id: str) -> None:
+    def __init__(
+        self, name: str, client_id: str, security: ClientSecurity = PLAINTEXT, timeout: float = 30.0
+    ) -> None:
+        """Use :meth:`open`. ``timeout``: of each request of SASL, in seconds."""
         self._name = name
         self._client_id = client_id
+        self._security = security
+        self._sasl_timeout = timeout
+        self._authenticator: Authenticator | None = None
+        self._held: list[_Held] | None = None
+        self._first_id = 0  # of the requests after the connection was opened
         self._frames = FrameReader(MAX_FRAME_BYTES)
         self._transport: asyncio.Transport | None = None
         self._write_buffer: WriteBuffer | None = None
-        self._receive_mark: ReceiveMark | None = None
+        self._receive_mark: ReceiveMark | None = None  # None: TLS
         self._in_flight = InFlightRequests(self.abort)
         self._correlation_id = 0
         self._versions: Mapping[int, tuple[int, int]] = {ApiKey.API_VERSIONS: (0, 3)}
         self._features: Mapping[str, int] = {}
         self._agreed: dict[ApiKey, int] = {}
         self._failure: ConnectionFailed | None = None
+        self._lost_by: Exception | None = None
         self._lost = asyncio.Event()
 
     @classmethod
-    async def open(cls, host: str, port: int, client_id: str, timeout: float) -> Self:
-        """Connect within ``timeout`` seconds, and agree on versions within as many again.
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        client_id: str,
+        timeout: float,
+        security: OutgoingSecurity | None = None,
+    ) -> Self:
+        """Connect within ``timeout`` seconds; agree on TLS, on versions, and authenticate, each
+        step within as many again.
 
-        Raises :class:`ConnectionFailed`, also if the peer is no broker, or
-        :class:`RequestTimedOut`.
+        security: what protects the connection; None: nothing does.
+
+        Raises :class:`ConnectionFailed`, also if the peer is no broker, :class:`RequestTimedOut`,
+        :class:`TlsFailed` or :class:`AuthenticationFailed`.
         """
         name = f"{host}:{port}"
+        settings, context = PLAINTEXT, None
+        if security is not None:
+            try:
+                settings, context = await security.credentials()
+            except NoToken as error:
+                raise ConnectionFailed(f"{name}: {error}") from error
         sock = await dial(host, port, timeout)
         try:
-            _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: cls(name, client_id), sock=sock
+            connection = await tls.start(
+                lambda: cls(name, client_id, settings, timeout), sock, host, context, timeout
             )
         except BaseException as error:
             sock.close()
-            if isinstance(error, OSError):
-                raise ConnectionFailed(f"{name}: {error}") from error
+            if isinstance(error, OSError | ValueError):
+                raise tls.failure_of(name, error, settings, timeout) from error
             raise
         try:
-            await connection._agree_on_versions(timeout)
+            await connection._begin(settings, security, timeout)
         except WireError as error:
             connection.abort(str(error))
-            raise ConnectionFailed(f"{name} does not respond like a broker: {error}") from error
+            raise connection._not_a_broker(error) from error
         except BaseException:
             connection.abort()
             raise
         return connection
+
+    async def _begin(
+        self, settings: ClientSecurity, security: OutgoingSecurity | None, timeout: float
+    ) -> None:
+        """Agree on versions and authenticate, before any other request."""
+        try:
+            await self._agree_on_versions(timeout)
+        except ConnectionFailed as error:
+            raise self._unanswered(error) from error
+        if security is not None and settings.uses_sasl:
+            self._authenticator = Authenticator(self._name, self, security)
+            try:
+                await self._authenticator.authenticate(settings)
+            except AuthenticationError as error:
+                mechanism = settings.sasl_mechanism or ""
+                raise AuthenticationFailed(f"{self._name}: {error}", mechanism) from None
+        self._first_id = self._correlation_id + 1
+
+    def _unanswered(self, error: ConnectionFailed) -> ApiError:
+        """Return what is raised when the first request is not answered, with its likely cause."""
+        if isinstance(self._lost_by, ssl.SSLError):
+            return tls.tls_failure(self._name, self._lost_by, self._security)
+        if not self._security.uses_tls:
+            return ConnectionFailed(f"{error} ({_SPEAKS_TLS})")
+        if self._security.ssl_certificate_location is None:
+            return ConnectionFailed(f"{error} ({_WANTS_CERTIFICATE})")
+        return error
+
+    def _not_a_broker(self, error: WireError) -> ApiError:
+        reason = f"{self._name} does not respond like a broker: {error}"
+        if "speaks TLS" in str(error):
+            return TlsFailed(f"{reason} (security.protocol is SSL or SASL_SSL there)")
+        return ConnectionFailed(reason)
 
     @property
     def is_open(self) -> bool:
@@ -94,7 +175,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def load(self) -> int:
         """Number of requests in flight."""
-        return len(self._in_flight)
+        return len(self._in_flight) + (0 if self._held is None else len(self._held))
 
     def version(self, api: ApiKey) -> int:
         """Return the highest version of ``api`` that both sides speak.
@@ -163,7 +244,12 @@ class Connection(asyncio.BufferedProtocol):
 
     async def send(self, api: ApiKey, message: Any) -> None:
         """Send a message that has no response (Produce with ``acks=0``)."""
-        self._write(api, self.version(api), message)
+        self._check_open()
+        correlation_id, parts = self._encoded(api, self.version(api), message)
+        if self._held is not None:
+            self._held.append(_Held(correlation_id, api, parts, 0, None))
+        else:
+            self._send(parts)
         assert self._write_buffer is not None
         await self._write_buffer.is_empty.wait()
         self._check_open()
@@ -209,14 +295,52 @@ class Connection(asyncio.BufferedProtocol):
     def _exchange(
         self, api: ApiKey, version: int, message: Any, timeout: float
     ) -> asyncio.Future[memoryview]:
-        return self._in_flight.add(self._write(api, version, message), api, timeout)
+        self._check_open()
+        correlation_id, parts = self._encoded(api, version, message)
+        if self._held is not None:
+            answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+            self._held.append(_Held(correlation_id, api, parts, timeout, answer))
+            return answer
+        self._send(parts)
+        self._check_open()
+        return self._in_flight.add(correlation_id, api, timeout)
 
-    def _write(self, api: ApiKey, version: int, message: Any) -> int:
-        self._check_open()
+    def _encoded(self, api: ApiKey, version: int, message: Any) -> tuple[int, list[Part]]:
         self._correlation_id = (self._correlation_id + 1) & _MAX_CORRELATION_ID
-        self._send(encode_request(api, version, self._correlation_id, self._client_id, message))
+        parts = encode_request(api, version, self._correlation_id, self._client_id, message)
+        return self._correlation_id, parts
+
+    # Called by the authenticator.
+
+    async def ask_sasl(self, api: ApiKey, message: Any) -> Any:
+        """Return the response to a request of SASL, also while others are held back.
+
+        Those in flight are answered before it, however long they wait.
+        """
         self._check_open()
-        return self._correlation_id
+        version = self.version(api)
+        correlation_id, parts = self._encoded(api, version, message)
+        self._send(parts)
+        self._check_open()
+        timeout = self._sasl_timeout + self._in_flight.longest_wait()
+        frame = await self._in_flight.add(correlation_id, api, timeout)
+        return decode_response(api, version, frame)[1]
+
+    def hold(self) -> None:
+        """Keep back requests from now on."""
+        self._held = []
+
+    def go_on(self) -> None:
+        """Send what was kept back."""
+        held, self._held = self._held or [], None
+        for request in held:
+            if not self.is_open:
+                return
+            self._send(request.parts)
+            if request.answer is not None:
+                self._in_flight.add(
+                    request.correlation_id, request.api, request.timeout, request.answer
+                )
 
     def _send(self, parts: list[Part]) -> None:
         assert self._write_buffer is not None
@@ -234,18 +358,32 @@ class Connection(asyncio.BufferedProtocol):
             self._failure = ConnectionFailed(f"{self._name}: {reason}")
             if self._write_buffer is not None:
                 self._write_buffer.clear()
+            if self._authenticator is not None:
+                self._authenticator.stop()
             self._in_flight.fail(str(self._failure))
+            self._fail_held(str(self._failure))
+
+    def _fail_held(self, reason: str) -> None:
+        held, self._held = self._held or [], None
+        for request in held:
+            if request.answer is not None and not request.answer.done():
+                request.answer.set_exception(ConnectionFailed(reason))
 
     # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._write_buffer = WriteBuffer(transport)
-        self._receive_mark = ReceiveMark(transport)
+        self._write_buffer = write_buffer_of(transport)
+        if transport.get_extra_info("ssl_object") is None:
+            self._receive_mark = ReceiveMark(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(str(exc) if exc else "the broker closed the connection")
+        self._lost_by = exc
+        reason = str(exc) if exc else "the broker closed the connection"
+        if not self._security.uses_sasl and self._in_flight.first_id() == self._first_id:
+            reason = f"{reason} ({_WANTS_SASL})"  # it answered nothing
+        self._fail(reason)
         self._lost.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
@@ -258,12 +396,16 @@ class Connection(asyncio.BufferedProtocol):
         except WireError as error:
             self.abort(str(error))
             return
-        assert self._receive_mark is not None
-        self._receive_mark.expect(self._frames.to_come())
+        if self._receive_mark is not None:
+            self._receive_mark.expect(self._frames.to_come())
+
+    def pause_writing(self) -> None:
+        if self._write_buffer is not None:
+            self._write_buffer.pause()
 
     def resume_writing(self) -> None:
         if self._write_buffer is not None and self.is_open:
             try:
-                self._write_buffer.flush()
+                self._write_buffer.resume()
             except OSError as error:
                 self.abort(str(error))

@@ -35,9 +35,28 @@ class InFlightRequests:
     def __len__(self) -> int:
         return len(self._requests)
 
-    def add(self, correlation_id: int, api: ApiKey, timeout: float) -> asyncio.Future[memoryview]:
-        """Add a request; return the future of its response, due in ``timeout`` seconds."""
-        answer: asyncio.Future[memoryview] = self._loop.create_future()
+    def first_id(self) -> int | None:
+        """Return the correlation id of the oldest request; None: there is none."""
+        return self._requests[0].correlation_id if self._requests else None
+
+    def longest_wait(self) -> float:
+        """Return the seconds until all requests are answered or late."""
+        latest = max((request.deadline for request in self._requests), default=0.0)
+        return max(0.0, latest - self._loop.time())
+
+    def add(
+        self,
+        correlation_id: int,
+        api: ApiKey,
+        timeout: float,
+        answer: asyncio.Future[memoryview] | None = None,
+    ) -> asyncio.Future[memoryview]:
+        """Add a request; return the future of its response, due in ``timeout`` seconds.
+
+        answer: that future, if somebody waits for it already.
+        """
+        if answer is None:
+            answer = self._loop.create_future()
         deadline = self._loop.time() + timeout
         self._requests.append(_Request(correlation_id, api, timeout, deadline, answer))
         if self._timer is None or deadline < self._timer.when():

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from qbus.errors import ApiError
+from qbus.security.connecting import OutgoingSecurity
 from qbus.service.backoff import Backoff
 
 from ..errors import ClientClosed
@@ -64,10 +65,13 @@ class ConnectionPool:
         troubles: TroubleLog | None = None,
         reconnect_backoff: float = 0.05,
         reconnect_backoff_max: float = 1.0,
+        security: OutgoingSecurity | None = None,
     ) -> None:
+        """``security``: what protects the connections; None: nothing does."""
         self._client_id = client_id
         self._troubles = TroubleLog(client_id) if troubles is None else troubles
         self._connect_timeout = connect_timeout
+        self._security = security
         self._backoff = (reconnect_backoff, reconnect_backoff_max)
         self._connections: dict[_Key, Connection] = {}
         self._opening: dict[_Key, asyncio.Task[Connection]] = {}
@@ -141,7 +145,9 @@ class ConnectionPool:
             failing = self._failing.get(key.address)
             if failing is not None:
                 await asyncio.sleep(failing.retry_at - time.monotonic())
-            connection = await Connection.open(host, port, self._client_id, self._connect_timeout)
+            connection = await Connection.open(
+                host, port, self._client_id, self._connect_timeout, self._security
+            )
         except ApiError as error:
             self.failed(key.address, str(error).removeprefix(f"{host}:{port}: "))
             raise

@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections import deque
 from itertools import islice
+from typing import ClassVar
 
 from qbus.wire import Part
 
@@ -21,8 +22,10 @@ class WriteBuffer:
     ``is_empty`` is set while nothing waits here: the system has all of it, or asyncio a copy.
     """
 
+    _high: ClassVar[int] = 0  # asyncio reports whenever it has sent everything
+
     def __init__(self, transport: asyncio.Transport) -> None:
-        transport.set_write_buffer_limits(high=0)  # reports whenever it is empty
+        transport.set_write_buffer_limits(high=self._high, low=0)
         self.is_empty = asyncio.Event()
         self.is_empty.set()
         self._transport = transport
@@ -32,6 +35,13 @@ class WriteBuffer:
     def send(self, parts: list[Part]) -> None:
         """Send ``parts`` after what waits; raise OSError when the socket is broken."""
         self._parts.extend(memoryview(part) for part in parts if len(part))
+        self.flush()
+
+    def pause(self) -> None:
+        """Note that asyncio has as much as it should keep."""
+
+    def resume(self) -> None:
+        """Write on: asyncio has sent what it had. Raises OSError when the socket is broken."""
         self.flush()
 
     def flush(self) -> None:
@@ -70,3 +80,59 @@ class WriteBuffer:
                 self._parts.appendleft(part[count:])
                 return
             count -= len(part)
+
+
+_TLS_AT_A_TIME = 128 * 1024
+_TLS_JOINED = 16 * 1024
+"""Bytes of one record of TLS: smaller parts are encrypted together."""
+
+
+class TlsWriteBuffer(WriteBuffer):
+    """A buffer whose data asyncio encrypts, a few records of TLS at a time."""
+
+    _high = 256 * 1024
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._is_paused = False
+
+    def pause(self) -> None:
+        """Write nothing more until :meth:`resume`."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Write on."""
+        self._is_paused = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Write as much as asyncio should keep."""
+        while self._parts and not self._is_paused:
+            self._transport.write(self._next())
+        if self._parts:
+            self.is_empty.clear()
+        else:
+            self.is_empty.set()
+
+    def _next(self) -> bytes | memoryview:
+        """Take what is written next: a piece of a large part, or some small ones together."""
+        first = self._parts[0]
+        if len(first) >= _TLS_JOINED:
+            self._sent(min(len(first), _TLS_AT_A_TIME))
+            return first[:_TLS_AT_A_TIME]
+        small = []
+        size = 0
+        while self._parts and size + len(self._parts[0]) <= _TLS_AT_A_TIME:
+            part = self._parts.popleft()
+            small.append(part)
+            size += len(part)
+            if len(part) >= _TLS_JOINED:
+                break
+        return b"".join(small)
+
+
+def write_buffer_of(transport: asyncio.Transport) -> WriteBuffer:
+    """Return the buffer for a transport: over TLS it encrypts."""
+    if transport.get_extra_info("ssl_object") is not None:
+        return TlsWriteBuffer(transport)
+    return WriteBuffer(transport)

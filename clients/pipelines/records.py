@@ -2,6 +2,7 @@
 
 from pyspark.sql import DataFrame, SparkSession
 
+from ..spark.cluster_options import security_options
 from .config import Pipeline, Source
 from .config.common import Streaming
 
@@ -25,7 +26,8 @@ def batch(spark: SparkSession, config: Pipeline, columns: str) -> DataFrame:
 
 
 def _options(config: Pipeline) -> dict[str, str]:
-    return {"qbus.bootstrap": config.bootstrap, **subscription(config.source)}
+    own = {"qbus.bootstrap": config.bootstrap, **security_options(config.security)}
+    return {**own, **subscription(config.source)}
 
 
 def subscription(source: Source) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from qbus.errors import ConfigError
 
+from ..spark.cluster_options import security_options
 from .archive.storage import Storage
 from .config import Output, Streaming
 from .run import Mode, PipelineRun
@@ -99,7 +100,8 @@ def _messages(rows: DataFrame, key: str) -> DataFrame:
 
 def _sink(config: Streaming, output: Output) -> dict[str, str]:
     own = {"qbus.bootstrap": output.bootstrap or config.bootstrap, "topic": output.topic}
-    return {**own, **dict(output.options)}
+    security = output.security if output.bootstrap else config.security
+    return {**own, **security_options(security), **dict(output.options)}
 
 
 def _print(rows: DataFrame, run: PipelineRun) -> None:

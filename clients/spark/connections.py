@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from qbus.errors import ApiError, ErrorCode
 
 from ..blocking.loop import LoopThread
+from ..errors import NotSafe
 from ..net.cluster import Cluster
 from .cluster_options import SERVERS, ClusterOptions
 from .errors import NotReached
@@ -34,6 +35,7 @@ class Connections:
             options.client_id,
             options.request_timeout,
             metadata_max_age=options.metadata_max_age,
+            security=options.security.security(),
         )
         self.thread = LoopThread("qbus-spark")
 
@@ -56,7 +58,11 @@ class Connections:
 
 
 def _is_unreached(error: ApiError) -> bool:
-    """Whether no broker answered at all; false if one answered that it was not ready."""
+    """Whether no broker answered at all; false if one answered that it was not ready, or is not
+    trusted, or does not trust this client.
+    """
+    if isinstance(error, NotSafe):
+        return False
     answer = error.__cause__
     last = answer if isinstance(answer, ApiError) else error
     return error.code in _UNREACHED and last.code in _UNREACHED

@@ -39,7 +39,8 @@ REFUSED: Final[Mapping[str, str]] = {
 }
 """Options of Kafka that have no meaning here, with the remedy for each."""
 
-_SECURITY = ("kafka.ssl.", "kafka.sasl.")
+SECURITY: Final = ("kafka.security.", "kafka.ssl.", "kafka.sasl.")
+"""How the names of options about security begin; :meth:`.ClusterOptions.of` checks them."""
 
 
 class OptionError(ConfigError):
@@ -62,6 +63,10 @@ class Options:
     def among(self, names: Iterable[str]) -> list[str]:
         """Those of ``names`` that were given."""
         return [name for name in names if name in self]
+
+    def below(self, prefixes: tuple[str, ...]) -> dict[str, str]:
+        """The options whose names begin so."""
+        return {name: value for name, value in self._given.items() if name.startswith(prefixes)}
 
     def text(self, name: str, default: str | None = None) -> str | None:
         """The value as given, or the default."""
@@ -126,12 +131,10 @@ class Options:
         """Raise for an option that is not in ``known``, which may be misspelt."""
         names = {name.lower(): name for name in known}
         for name, value in self._given.items():
-            if name in names or name.startswith("__"):  # Spark's own
+            if name in names or name.startswith(("__", *SECURITY)):  # Spark's own, for one
                 continue
             if name in REFUSED:
                 raise OptionError(name, value, REFUSED[name])
-            if name.startswith(_SECURITY):
-                raise OptionError(name, None, "TLS and SASL are not supported")
             close = get_close_matches(name, names, n=1)
             meant = f"; did you mean {names[close[0]]}?" if close else ""
             raise OptionError(name, value, f"there is no such option{meant}")

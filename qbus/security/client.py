@@ -16,7 +16,7 @@ from qbus.errors import ConfigError
 
 from . import jaas
 from .properties import read_properties as read_properties  # noqa: PLC0414 - belongs here
-from .secret import MASK, is_reference, resolve_secret
+from .secret import MASK, is_reference, is_secret, resolve_secret
 from .tokens import token_source
 
 OAuthToken = Callable[[], str | Awaitable[str]]
@@ -230,6 +230,19 @@ class ClientSecurity:
                 _check_other(name, value)
         _take_others(properties, values)
         return cls.of(**values)
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Raise :class:`~qbus.errors.ConfigError` for what :meth:`ClientSecurity.from_properties`
+    refuses, without reading the secrets that are elsewhere.
+    """
+    given = {
+        name: "..." if is_secret(name) and is_reference(value) else value
+        for name, value in properties.items()
+    }
+    if given.get(_JAAS) == "...":
+        given[_JAAS] = 'PlainLoginModule required username="..." password="...";'
+    ClientSecurity.from_properties(given)
 
 
 def _parsed(name: str, value: str) -> object:

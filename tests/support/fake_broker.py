@@ -5,6 +5,7 @@ known), and has every answer replaced or withheld by the test.
 """
 
 import asyncio
+import ssl
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Self
@@ -87,7 +88,9 @@ class FakeBroker:
         topics: Mapping[str, int] | None = None,
         versions: Mapping[int, tuple[int, int]] = SPOKEN,
         node_id: int = NODE,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self.tls = tls
         self.node_id = node_id
         self.topics = dict(topics or {"t": 1})
         self.ids: dict[str, bytes] = {}
@@ -118,7 +121,7 @@ class FakeBroker:
         self._appended = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self.tls)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -9,6 +9,7 @@ The keys ``idc`` are names of datacenters.
 from dataclasses import dataclass
 
 from qbus.errors import ConfigError
+from qbus.security.table import DOC, SecurityTable, security_rule
 from qbus.service.toml import Loader, required, rules, setting, settings_of
 
 from . import rules as own
@@ -32,6 +33,7 @@ class Target:
         "Its brokers, as `host:port,...` or `zk://host:port/chroot`. Default: the brokers"
         " registered in the ZooKeeper that the configuration is from.",
     )
+    security: SecurityTable = setting(SecurityTable(), security_rule(), DOC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,7 @@ class Source:
 
     idc: str = required(own.idc(), "Its name: its topic `orders` becomes `<idc>.orders`.")
     bootstrap: str = required(own.bootstrap(), "Its brokers, in the form of the target's.")
+    security: SecurityTable = setting(SecurityTable(), security_rule(), DOC)
     topics: tuple[str, ...] = setting(
         (),
         own.patterns(),

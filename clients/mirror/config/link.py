@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from qbus.security.table import SecurityTable
+
 from .config import Fallback, Groups, MirrorConfig, Topics, Transfer
 
 
@@ -38,7 +40,8 @@ class LinkConfig:
 
     ``source`` and ``target`` are the names of datacenters. ``topics`` and ``exclude`` are regular
     expressions for names that topics have at the source; see :attr:`selection`.
-    ``rate_limit_bytes`` is per second, 0 for none.
+    ``rate_limit_bytes`` is per second, 0 for none. ``source_security`` and ``target_security`` say
+    how the connections to each of the two are protected.
     """
 
     source: str
@@ -53,6 +56,8 @@ class LinkConfig:
     transfer: Transfer = Transfer()
     groups: Groups = Groups()
     fallback: Fallback = Fallback()
+    source_security: SecurityTable = SecurityTable()
+    target_security: SecurityTable = SecurityTable()
 
     @property
     def name(self) -> str:
@@ -91,6 +96,8 @@ def links(config: MirrorConfig) -> tuple[LinkConfig, ...]:
             transfer=config.transfer,
             groups=config.groups,
             fallback=config.fallback,
+            source_security=source.security,
+            target_security=config.target.security,
         )
         for source in config.sources
     )

@@ -37,6 +37,7 @@ class Clients:
             metadata_max_age_ms=config.topics_at_target.discovery_interval_ms,
             request_timeout_ms=transfer.request_timeout_ms,
             client_id=_CLIENT_ID,
+            security=config.source_security.security(),
         )
         self.producer = Producer(
             config.target_bootstrap,
@@ -44,6 +45,7 @@ class Clients:
             buffer_bytes=transfer.memory_bytes // 2,
             request_timeout_ms=transfer.request_timeout_ms,
             client_id=_CLIENT_ID,
+            security=config.target_security.security(),
         )
 
     async def close(self) -> None:

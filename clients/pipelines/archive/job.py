@@ -23,7 +23,8 @@ def run_archive(spark: SparkSession, config: ArchiveConfig, run: PipelineRun) ->
     log = ArchiveLog(storage)
     staging = Staging(spark, storage, config.compression)
     compactor = Compactor(spark, storage, log, staging, config.compaction)
-    with Admin(config.bootstrap, client_id="qbus-archive") as admin:
+    security = config.security.security()
+    with Admin(config.bootstrap, client_id="qbus-archive", security=security) as admin:
 
         def topic_ids(topics: Iterable[str]) -> Mapping[str, str]:
             found = admin.describe_topics(topics)

@@ -48,7 +48,7 @@ def run_audit(spark: SparkSession, config: AuditConfig, run: PipelineRun) -> Rep
 
 
 def _sides(spark: SparkSession, config: AuditConfig) -> _Sides:
-    original = AuditedCluster(config.bootstrap)
+    original = AuditedCluster(config.bootstrap, config.security)
     topics = original.topics(config.source)
     options = dict(config.source.options)
     # The copy first: records that arrive in between are in the original already.
@@ -59,7 +59,7 @@ def _sides(spark: SparkSession, config: AuditConfig) -> _Sides:
         return _Sides(left, within(copy, extents), extents, config.copy.archive, {})
     names = dict(config.copy.topics)
     back = originals(topics, config)
-    there = AuditedCluster(config.copy.bootstrap)
+    there = AuditedCluster(config.copy.bootstrap, config.copy.security)
     right_extents = {
         TopicPartition(back[partition.topic], partition.partition): extent
         for partition, extent in there.extents(back).items()

@@ -10,8 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from qbus.errors import QbusError
+from qbus.security.table import UNPROTECTED, SecurityTable
 
 from ...blocking.admin import Admin
+from ...spark.cluster_options import security_options
 from ...spark.schema import source_schema
 from ...types import EARLIEST, LATEST, TopicPartition
 from ..archive.layout import read_archive
@@ -32,10 +34,15 @@ class AuditedCluster:
     """A cluster whose topics are compared."""
 
     bootstrap: str
+    security: SecurityTable = UNPROTECTED
+
+    def _admin(self) -> Admin:
+        security = self.security.security()
+        return Admin(self.bootstrap, client_id="qbus-audit", security=security)
 
     def topics(self, source: Source) -> list[str]:
         """The topics that a configuration selects; raises :class:`NothingToAudit`."""
-        with Admin(self.bootstrap, client_id="qbus-audit") as admin:
+        with self._admin() as admin:
             there = {topic.name: topic for topic in admin.list_topics(internal=True)}
         if source.pattern:
             found = [
@@ -53,13 +60,13 @@ class AuditedCluster:
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The ids of existing topics."""
-        with Admin(self.bootstrap, client_id="qbus-audit") as admin:
+        with self._admin() as admin:
             found = admin.describe_topics(list(topics))
         return {str(name): str(topic.topic_id) for name, topic in found.items()}
 
     def extents(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, int]]:
         """The bounds of each partition of the topics; raises :class:`NothingToAudit`."""
-        with Admin(self.bootstrap, client_id="qbus-audit") as admin:
+        with self._admin() as admin:
             wanted = list(topics)
             there = {topic.name for topic in admin.list_topics(internal=True)}
             if missing := sorted(set(wanted) - there):
@@ -118,6 +125,7 @@ def of_cluster(
         .options(
             **{
                 "qbus.bootstrap": cluster.bootstrap,
+                **security_options(cluster.security),
                 "subscribe": ",".join(topics),
                 "startingOffsets": offsets_json(extents, 0),
                 "endingOffsets": offsets_json(extents, 1),

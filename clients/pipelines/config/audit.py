@@ -5,6 +5,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from qbus.security.table import SecurityTable, security_rule
 from qbus.service.toml import rules, setting
 
 from . import rules as own
@@ -17,6 +18,9 @@ class CopyConfig:
 
     archive: str = setting("", rules.text(1, 4096), "The path of an archive.")
     bootstrap: str = setting("", own.bootstrap(), "The cluster with the copy.")
+    security: SecurityTable = setting(
+        SecurityTable(), security_rule(), "As `security` at the top, for the cluster with the copy."
+    )
     topics: tuple[tuple[str, str], ...] = setting(
         (),
         own.topic_names(),

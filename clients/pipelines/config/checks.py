@@ -131,6 +131,8 @@ def check_audit(config: AuditConfig) -> AuditConfig:
     _check_source(config.source)
     if bool(config.copy.archive) == bool(config.copy.bootstrap):
         raise ConfigError("set either copy.archive or copy.bootstrap, to say what is compared")
+    if config.copy.security.stated and not config.copy.bootstrap:
+        raise ConfigError("copy.security: expected copy.bootstrap as well")
     if config.copy.archive and config.copy.topics:
         raise ConfigError("copy.topics: in an archive topics have their own names")
     unread = [topic for topic, _ in config.copy.topics if topic not in config.source.topics]
@@ -214,6 +216,8 @@ def _check_output(config: Pipeline, output: Output) -> None:
         raise ConfigError("output.topic and output.path: set one of them, or neither")
     if output.bootstrap and not output.topic:
         raise ConfigError("output.bootstrap: expected output.topic as well")
+    if output.security.stated and not output.bootstrap:
+        raise ConfigError("output.security: expected output.bootstrap as well")
     here = output.bootstrap in {"", config.bootstrap}
     source = config.source
     reads = output.topic in source.topics or re.fullmatch(source.pattern, output.topic)

@@ -4,6 +4,7 @@
 
 from dataclasses import dataclass
 
+from qbus.security.table import DOC, SecurityTable, security_rule
 from qbus.service.toml import rules, setting
 
 from . import rules as own
@@ -77,6 +78,9 @@ class Output:
     bootstrap: str = setting(
         "", own.bootstrap(), "The cluster of the topic. Default: the one that is read."
     )
+    security: SecurityTable = setting(
+        SecurityTable(), security_rule(), "As `security` at the top, for another cluster."
+    )
     path: str = setting("", rules.text(1, 4096), "Instead: a directory for Parquet files.")
     options: tuple[tuple[str, str], ...] = setting(
         (), own.options(), "Further options of the sink, by their names on Spark."
@@ -92,6 +96,7 @@ class Pipeline:
         own.bootstrap(),
         "The cluster to read: `host:port,...` or `zk://host:port/chroot`.",
     )
+    security: SecurityTable = setting(SecurityTable(), security_rule(), DOC)
     source: Source = setting(Source(), rules.table(Source), "What is read.")
     spark: tuple[tuple[str, str], ...] = setting(
         (), own.options(), "Settings of the Spark session, by their own names."

@@ -62,5 +62,6 @@ def _new(cluster: ClusterOptions, settings: ProducerSettings, **more: Any) -> Pr
         delivery_timeout_ms=settings.delivery_timeout_ms,
         request_timeout_ms=int(cluster.request_timeout * 1000),
         client_id=cluster.client_id,
+        security=cluster.security.security(),
         **more,
     )
