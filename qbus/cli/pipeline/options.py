@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from qbus.cli.daemons import command_config_option
 from qbus.cli.parameters import bootstrap, key_value
 
 
@@ -19,14 +20,21 @@ class Common(NamedTuple):
     bootstrap: str | None
     master: str
     settings: tuple[tuple[str, str], ...]
+    command_config: Path | None
     as_json: bool
 
     def stated(self) -> dict[str, Any]:
-        """The fields of the configuration that these options state."""
+        """The fields of the configuration that these options state. Raises Failure."""
+        file, bootstrap = self.command_config, self.bootstrap
+        if file is not None and bootstrap is None:
+            from qbus.cli.command_config import read_command_config
+
+            bootstrap = read_command_config(file).bootstrap
         return {
             "source.topics": self.topics,
             "source.pattern": self.pattern,
-            "bootstrap": self.bootstrap,
+            "bootstrap": bootstrap,
+            "security.file": None if file is None else str(file.resolve()),
         }
 
 
@@ -121,6 +129,9 @@ _COMMON = (
         multiple=True,
         metavar="KEY=VALUE",
         help="A setting of the Spark session; may be repeated.",
+    ),
+    command_config_option(
+        "Properties that say how to connect to the cluster, and where without --bootstrap."
     ),
     click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout."),
 )

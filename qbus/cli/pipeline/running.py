@@ -32,7 +32,8 @@ def run_pipeline(name: str, common: Common, chosen: dict[str, Any], mode: str = 
     for bootstrap in [] if name == "compact" else _clusters(config):
         asyncio.run(ensure_reachable(Target(bootstrap)))
     if name != "compact":
-        asyncio.run(_check_topics(config.bootstrap, config.source.topics))
+        target = Target(config.bootstrap, config.security.security())
+        asyncio.run(_check_topics(target, config.source.topics))
     _end_by_sigterm()
     with Terminal(as_json=common.as_json) as terminal:
         run = PipelineRun(Mode(mode), terminal, _state_directory(name))
@@ -54,12 +55,12 @@ def run_pipeline(name: str, common: Common, chosen: dict[str, Any], mode: str = 
     return found
 
 
-async def _check_topics(bootstrap: str, names: Sequence[str]) -> None:
+async def _check_topics(target: Target, names: Sequence[str]) -> None:
     """Raise Failure if none of the named topics exists: Spark would take half a minute to say so.
 
     If some are missing, the source decides: it goes on with a checkpoint that knows them.
     """
-    async with administration(Target(bootstrap)) as admin:
+    async with administration(target) as admin:
         existing = {topic.name for topic in await admin.list_topics(internal=True)}
     if names and existing.isdisjoint(names):
         raise Failure(f"there is no topic {names[0]}: create the topic first, or check its name")

@@ -7,14 +7,17 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console, RenderableType
 
+from qbus.cli.acl.command import _listed as acl_list
 from qbus.cli.agent.tables import file_tables, status_table
 from qbus.cli.cluster.tables import cluster_status
 from qbus.cli.group.tables import group_descriptions, group_list
 from qbus.cli.mirror.tables import status_tables
 from qbus.cli.output import table
+from qbus.cli.quota import _shown as quota_list
 from qbus.cli.root import COMMANDS, qbus
 from qbus.cli.settings import settings
 from qbus.cli.topic.tables import topic_descriptions, topic_list
+from qbus.cli.user.command import _listed as user_list
 from qbus.config import BROKER_CONFIG, TOPIC_CONFIG
 
 MEMBER = "qbus-consume-0f8a1b2c-1111-2222-3333-444455556666"
@@ -184,6 +187,27 @@ def test_clusters() -> None:
     }
     shown = lines(cluster_status(status))
     assert "3 up broker-3.example.net:9092 1234567 controller 1000 3000" in shown
+
+
+def test_users_rules_and_limits() -> None:
+    credential = {"mechanism": "SCRAM-SHA-256", "iterations": 8192}
+    user = {"user": "shop-frontend", "credentials": [credential]}
+    assert "shop-frontend SCRAM-SHA-256 8192" in lines(user_list([user]))
+    rule = {
+        "principal": "User:shop-frontend",
+        "host": "192.168.100.200",
+        "operation": "idempotent-write",
+        "permission": "allow",
+        "resource_type": "cluster",
+        "resource_name": "kafka-cluster",
+        "pattern_type": "literal",
+    }
+    row = "User:shop-frontend allow idempotent-write cluster kafka-cluster 192.168.100.200"
+    assert row in lines(acl_list([rule]))
+    entity = {"user": "shop-frontend", "client-id": "importer"}
+    limit = {"entity": entity, "limits": {"controller_mutation_rate": 1_000_000.0}}
+    row = "user shop-frontend, client importer controller_mutation_rate 1,000,000"
+    assert row in lines(quota_list([limit]))
 
 
 def test_numbers_stay_whole_and_names_are_folded() -> None:

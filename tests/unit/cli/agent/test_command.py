@@ -58,6 +58,17 @@ def test_paths_become_a_configuration(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {name: str(template) for name, template in source.headers} == names
 
 
+def test_a_file_of_properties_says_how_to_connect(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=a\nsasl.password=secret\n"
+    )
+    text = from_paths(["/a.log"], "h:9", "t", False, [], None, {}, file)
+    assert b"secret" not in text
+    security = parse(text).security.security()
+    assert (security.protocol, security.sasl_username) == ("SASL_SSL", "a")
+
+
 def test_a_good_file_is_shown_with_its_defaults(tmp_path: Path) -> None:
     path = tmp_path / "agent.toml"
     path.write_text(GOOD)

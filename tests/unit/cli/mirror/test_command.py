@@ -13,6 +13,7 @@ from qbus.cli.mirror.options import Idc, Selected
 from qbus.cli.mirror.tables import carried_table, status_tables
 from qbus.cli.root import qbus
 from qbus.clients.mirror.config import links, parse
+from qbus.clients.mirror.control import target_defaults
 
 ROUTE = ("--source", "a=h:1", "--target", "b=h:2", "--topics", "orders")
 GOOD = (
@@ -86,6 +87,46 @@ def test_options_become_a_configuration() -> None:
     assert (second.source, second.target_bootstrap) == ("c", "h:2,h:3")
     assert first.topics == ("orders", r'logs\.".*')
     assert first.exclude == ("__.*", "x")
+
+
+def properties(path: Path, user: str) -> Path:
+    path.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+        f"sasl.username={user}\nsasl.password=secret\n"
+    )
+    return path
+
+
+def test_files_of_properties_say_how_to_connect_to_either_side(tmp_path: Path) -> None:
+    there = properties(tmp_path / "there", "away")
+    here = properties(tmp_path / "here", "home")
+    stated = Selected(
+        sources=(Idc("a", "h:1"),),
+        target=Idc("b", "h:2"),
+        topics=("orders",),
+        exclude=(),
+        relay=True,
+        config_file=None,
+        zookeeper=None,
+        link=None,
+        command_config=here,
+        source_command_config=there,
+    )
+    text = to_toml(stated)
+    assert b"secret" not in text
+    (link,) = links(parse(text))
+    assert link.source_security.security().sasl_username == "away"
+    assert link.target_security.security().sasl_username == "home"
+
+
+def test_a_file_for_the_target_holds_where_the_configuration_does_not_say(tmp_path: Path) -> None:
+    file = properties(tmp_path / "here", "home")
+    config = parse(GOOD.encode(), defaults=target_defaults(None, file))
+    assert config.target.security.security().sasl_username == "home"
+    own = GOOD.replace('bootstrap = "h:2"', 'bootstrap = "h:2"\nsecurity.sasl.username = "own"')
+    config = parse(own.encode(), defaults=target_defaults("zk://z:1", file))
+    assert config.target.security.security().sasl_username == "own"
+    assert config.target.bootstrap == "h:2"
 
 
 def test_a_good_file_is_shown_with_its_defaults(tmp_path: Path) -> None:
