@@ -9,7 +9,7 @@ from typing import Final
 
 from qbus.security.acls import CLUSTER_NAME, OPERATIONS, Operation, Resource, ResourceType
 
-from .access import AccessControl, Caller, bits
+from .access import AccessControl, Caller, Sight, bits
 from .authorizer import AclAuthorizer, Authorizer
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Operation",
     "Resource",
     "ResourceType",
+    "Sight",
     "bits",
     "group",
     "topic",

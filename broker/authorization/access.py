@@ -110,6 +110,31 @@ class AccessControl:
         return authorizer.explain(principal, caller.host, operation, resource)
 
 
+class Sight:
+    """Which topics a client may know of: those that it may describe.
+
+    Equal ones are of the same client under the same rules; it outlives the client's request.
+    """
+
+    __slots__ = ("_access", "_client")
+
+    def __init__(self, access: AccessControl, principal: Principal, host: str) -> None:
+        self._access = access
+        self._client = principal, host, access.version
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sight) and self._client == other._client
+
+    def __hash__(self) -> int:
+        return hash(self._client)
+
+    def sees(self, topic: str, /) -> bool:
+        """Whether it may know of a topic by this name, by the rules of now."""
+        principal, host, _ = self._client
+        resource = Resource(ResourceType.TOPIC, topic)
+        return self._access.allows(principal, host, Operation.DESCRIBE, resource)
+
+
 def bits(operations: Iterable[Operation]) -> int:
     """A set of operations as a number: each is the bit of its own number (KIP-430)."""
     return sum(1 << operation for operation in operations)

@@ -405,6 +405,9 @@ class ConsumerGroup:
                 self._touch(member)
                 if name == "pattern":
                     self._match(member)
+        if member.sight != request.sight:
+            member.sight = request.sight
+            self._match(member)
         return former != (member.subscription, member.assignor)
 
     def _leave(self, request: ConsumerHeartbeat, now: float) -> ConsumerHeartbeatResult:
@@ -621,6 +624,7 @@ class ConsumerGroup:
             topics=former.topics,
             pattern=former.pattern,
             matching=former.matching,
+            sight=former.sight,
             assignor=former.assignor,
             target=target,
         )
@@ -638,7 +642,10 @@ class ConsumerGroup:
         except ApiError:  # stored by another version, which understood more
             member.matching = frozenset()
             return
-        member.matching = frozenset(filter(matches, self._catalog.names()))
+        found = filter(matches, self._catalog.names())
+        if member.sight is not None:
+            found = filter(member.sight.sees, found)
+        member.matching = frozenset(found)
 
     def _compiled(self, pattern: str) -> RegularExpression:
         known = self._patterns.get(pattern)

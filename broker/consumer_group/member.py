@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
-from ..group.requests import GroupProtocol
+from ..group.requests import GroupProtocol, Sight
 from .assignors import Partitions, TopicPartition
 
 JOIN: Final = 0
@@ -60,6 +60,7 @@ class Member:
     deadline: when its session ends; revoke_by: when it must have given up what it is to, or, of a
         classic member, have joined again. Monotonic seconds; they are not stored.
     told: what the last response told it.
+    sight: the topics that its pattern may match, as of its last heartbeat; None: all. Not stored.
     path, encoded: where and how it is stored; None: it changed since.
     """
 
@@ -83,6 +84,7 @@ class Member:
     deadline: float = math.inf
     revoke_by: float = math.inf
     told: Partitions | None = None
+    sight: Sight | None = field(default=None, repr=False)
     path: str = field(default="", repr=False)
     encoded: bytes | None = field(default=None, repr=False)
 

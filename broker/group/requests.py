@@ -6,7 +6,7 @@ that retries are two requests to answer.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from qbus.errors import ErrorCode
 
@@ -157,13 +157,21 @@ class ConsumerHeartbeatResult:
     assignment: frozenset[tuple[bytes, int]] | None = None
 
 
+class Sight(Protocol):
+    """Which topics a client may know of. Equal ones are of the same client under the same rules."""
+
+    def sees(self, topic: str, /) -> bool:
+        """Whether it may know of a topic by this name."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ConsumerHeartbeat:
     """A heartbeat of KIP-848, which also joins, subscribes, acknowledges and leaves.
 
     ``epoch`` is the member's; 0 joins, -1 leaves, -2 leaves a static member's place free for its
     return. None, and -1 as ``rebalance_timeout_ms``, mean: as before. An empty ``pattern`` means
-    none. ``owned`` are the partitions that the member holds, as topic ids and indexes.
+    none. ``owned`` are the partitions that the member holds, as topic ids and indexes. ``sight``:
+    what the pattern may match; None: every topic.
     """
 
     member_id: str
@@ -177,6 +185,7 @@ class ConsumerHeartbeat:
     owned: frozenset[tuple[bytes, int]] | None = None
     client_id: str = ""
     client_host: str = ""
+    sight: Sight | None = None
 
     @property
     def is_full(self) -> bool:

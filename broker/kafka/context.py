@@ -12,6 +12,7 @@ from ..authorization import (
     Operation,
     Resource,
     ResourceType,
+    Sight,
     bits,
 )
 from ..net.peer import Peer, Principal
@@ -135,6 +136,14 @@ class RequestContext:
         """Whether the client could do that to any resource of a type (KIP-679)."""
         access, peer = self._access, self.peer
         return access is None or access.allows_any(peer.principal, peer.host, operation, kind)
+
+    @property
+    def sight(self) -> Sight | None:
+        """Which topics the client may know of, for what looks at them later; None: all."""
+        access, peer = self._access, self.peer
+        if access is None or access.authorizer is None:
+            return None
+        return Sight(access, peer.principal, peer.host)
 
     def authorize(self, operation: Operation, resource: Resource) -> None:
         """Refuse what the client may not do.

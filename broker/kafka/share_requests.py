@@ -56,6 +56,17 @@ class GroupQueues:
         partition = self._replicas.leader_of(topic, index)
         return partition, self._queue(partition, group)
 
+    def check_topic(self, context: RequestContext, topic_id: bytes) -> None:
+        """Check that a client may read a topic, before anything else is told of it.
+
+        Raises:
+            ApiError: TOPIC_AUTHORIZATION_FAILED. There may be no such topic; that is not said here.
+        """
+        if context.is_restricted:
+            topic = self._metadata.topics_by_id.get(topic_id)
+            if topic is not None:
+                context.authorize(Operation.READ, topic_resource(topic.name))
+
     def known(self, group: str, topic: str | bytes, index: int) -> "ShareQueue | None":
         """The same, unless the partition knows nothing of the group: then None. Raises ApiError."""
         partition = self._replicas.leader_of(topic, index)
@@ -162,8 +173,8 @@ async def acknowledge(
         ApiError: INVALID_RECORD_STATE, the member has not all of these records; MESSAGE_TOO_LARGE,
             a result is; the partition is not led here; or it cannot be stored.
     """
+    queues.check_topic(context, place[0])
     partition, queue = queues.of(group, *place)
-    check_topic(context, partition.topic)
     if not read.results:
         await queue.acknowledge(member, read.ranges)
         return
@@ -193,12 +204,6 @@ def _check_held(queue: "ShareQueue", member: str, offset: int) -> None:
         raise ApiError(
             ErrorCode.INVALID_RECORD_STATE, f"the record {offset} is not locked by {member}"
         )
-
-
-def check_topic(context: RequestContext, topic: str) -> None:
-    """Raises ApiError TOPIC_AUTHORIZATION_FAILED."""
-    if context.is_restricted:
-        context.authorize(Operation.READ, topic_resource(topic))
 
 
 def names(group: str | None, member: str | None) -> tuple[str, str]:

@@ -40,6 +40,8 @@ async def handle(
     topics = []
     for topic in request.topics:
         known = broker.metadata.topics.get(topic.topic_name)
+        if not context.may(Operation.READ, topic_resource(topic.topic_name)):
+            known = None  # nor is its id told
         result = AlterShareGroupOffsetsResponseTopic(
             topic_name=topic.topic_name, topic_id=bytes(16) if known is None else known.id
         )

@@ -4,6 +4,7 @@ A group of another kind is GROUP_ID_NOT_FOUND: tools then ask with DescribeGroup
 of each member which protocol it speaks.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from qbus.errors import ApiError, ErrorCode
@@ -50,9 +51,7 @@ async def _describe(broker: "Broker", context: RequestContext, group_id: str) ->
         if not isinstance(group, ConsumerGroup):
             what = "not found" if group is None else "not one of the consumer protocol"
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is {what}.")
-        names = {name for member in group.members for name in member.subscription}
-        for name in sorted(names):
-            context.authorize(Operation.DESCRIBE, topic_resource(name))
+        check_sees(context, _topics(broker, group))
     except ApiError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
     return DescribedGroup(
@@ -63,6 +62,27 @@ async def _describe(broker: "Broker", context: RequestContext, group_id: str) ->
         assignor_name=group.assignor,
         members=[_member(broker, member) for member in group.members],
     )
+
+
+def _topics(broker: "Broker", group: ConsumerGroup) -> set[str]:
+    """The topics that a description of the group names."""
+    names = {name for member in group.members for name in member.subscription}
+    known = broker.metadata.topics_by_id
+    ids = {one for m in group.members for one, _ in m.assigned | m.target if one in known}
+    return names | {known[one].name for one in ids}
+
+
+def check_sees(context: RequestContext, topics: Iterable[str]) -> None:
+    """Check that the client may know of all topics that a group's description names.
+
+    Raises:
+        ApiError: TOPIC_AUTHORIZATION_FAILED; the group is not described then, as in Kafka.
+    """
+    if not all(context.allows(Operation.DESCRIBE, topic_resource(name)) for name in sorted(topics)):
+        raise ApiError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "The group has described topic(s) that the client is not authorized to describe.",
+        )
 
 
 def _member(broker: "Broker", member: consumer_group.Member) -> Member:

@@ -36,9 +36,9 @@ async def handle(
 ) -> ConsumerGroupHeartbeatResponse:
     """Take in a member's sign of life."""
     context.authorize(Operation.READ, group_resource(request.group_id))
-    _check(request, context.api_version)
     for name in request.subscribed_topic_names or ():
         context.authorize(Operation.DESCRIBE, topic_resource(name))
+    _check(request, context.api_version)
     if broker.shares.is_known(request.group_id):
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{request.group_id} is a share group")
     result = await broker.groups.consumer_heartbeat(request.group_id, _heartbeat(context, request))
@@ -70,6 +70,7 @@ def _heartbeat(
         else frozenset((topic.topic_id, index) for topic in owned for index in topic.partitions),
         context.client_id or "",
         context.client_host,
+        context.sight,
     )
 
 

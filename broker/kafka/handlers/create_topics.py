@@ -46,13 +46,14 @@ async def handle(
         for name, times in count.items()
         if times > 1
     }
-    may_create_all = context.allows(Operation.CREATE, CLUSTER)
+    may_create_all = context.may(Operation.CREATE, CLUSTER)
     new: list[NewTopic] = []
     for topic in request.topics:
         if topic.name not in results:
             try:
-                if not may_create_all:
-                    context.authorize(Operation.CREATE, topic_resource(topic.name))
+                # Asked all the same where it may create all of them, for the audit log.
+                resource = CLUSTER if may_create_all else topic_resource(topic.name)
+                context.authorize(Operation.CREATE, resource)
                 wanted = _to_create(topic)
                 if not request.validate_only and topic.name not in broker.metadata.topics:
                     context.change_partitions(
@@ -69,7 +70,7 @@ async def handle(
             if not request.validate_only and wanted.name not in broker.metadata.topics:
                 context.change_partitions_back(partitions_of(broker, wanted))
         else:
-            results[wanted.name] = _describe(broker, wanted.name, plan)
+            results[wanted.name] = _describe(broker, context, wanted.name, plan)
             if request.validate_only:
                 results[wanted.name].topic_id = ZERO_UUID
             else:
@@ -111,7 +112,17 @@ def _refuse(name: str, error: ApiError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
 
 
-def _describe(broker: "Broker", name: str, plan: TopicPlan) -> CreatableTopicResult:
+def _describe(
+    broker: "Broker", context: RequestContext, name: str, plan: TopicPlan
+) -> CreatableTopicResult:
+    """What was made, as far as the client may describe it."""
+    if not context.may(Operation.DESCRIBE_CONFIGS, topic_resource(name)):
+        return CreatableTopicResult(
+            name=name,
+            topic_id=plan.topic_id,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        )
     return CreatableTopicResult(
         name=name,
         topic_id=plan.topic_id,

@@ -36,7 +36,7 @@ async def handle(
     deleted = by_topic(await broker.queue_leaders.ask(Action.DELETE, group, wanted))
     results = []
     for name in names:
-        topic = broker.metadata.topics.get(name)
+        topic = None if name in refused else broker.metadata.topics.get(name)
         result = DeleteShareGroupOffsetsResponseTopic(
             topic_name=name, topic_id=bytes(16) if topic is None else topic.id
         )

@@ -19,7 +19,7 @@ from qbus.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 
-from ...authorization import Operation
+from ...authorization import CLUSTER, Operation
 from ...authorization import topic as topic_resource
 from ..context import RequestContext
 
@@ -46,12 +46,14 @@ async def handle(
     responses = []
     found: dict[str, DeletableTopicResult] = {}
     times = Counter(_name_of(broker, topic) for topic in wanted)
+    may_delete_all = context.may(Operation.DELETE, CLUSTER)
     for topic in wanted:
         result = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
         responses.append(result)
         try:
             name = _resolve(broker, topic)
-            context.authorize(Operation.DELETE, topic_resource(name))
+            if not may_delete_all:
+                _authorize(broker, context, topic, name, result)
             if times[name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
             context.change_partitions(
@@ -71,6 +73,31 @@ async def handle(
             result.topic_id = outcome.id
             _log.info("topic %s is deleted by %s", name, context.sender)
     return DeleteTopicsResponse(responses=responses)
+
+
+def _authorize(
+    broker: "Broker",
+    context: RequestContext,
+    wanted: DeleteTopicState,
+    name: str,
+    result: DeletableTopicResult,
+) -> None:
+    """Refuse what may not be deleted, without saying more of it than may be described.
+
+    Raises:
+        ApiError: TOPIC_AUTHORIZATION_FAILED, or what a client may know that may describe the topic:
+            UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    resource = topic_resource(name)
+    may_describe = context.may(Operation.DESCRIBE, resource)
+    if wanted.name is not None:
+        if may_describe and name not in broker.metadata.topics:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not may_describe:
+            context.authorize(Operation.DESCRIBE, resource)
+    elif may_describe:
+        result.name = name
+    context.authorize(Operation.DELETE, resource)
 
 
 def _resolve(broker: "Broker", topic: DeleteTopicState) -> str:

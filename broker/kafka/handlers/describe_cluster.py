@@ -14,7 +14,7 @@ from qbus.wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
-from ...authorization import CLUSTER
+from ...authorization import CLUSTER, Operation
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -38,8 +38,14 @@ def handle(
         ],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = context.authorized_operations(CLUSTER)
+        response.cluster_authorized_operations = operations_on_cluster(context)
     return response
+
+
+def operations_on_cluster(context: RequestContext) -> int:
+    """What the client may do to the cluster, as bits; none if it may not describe it (KIP-430)."""
+    may_describe = context.may(Operation.DESCRIBE, CLUSTER)
+    return context.authorized_operations(CLUSTER) if may_describe else 0
 
 
 def _refuse(endpoint_type: int) -> DescribeClusterResponse:

@@ -50,7 +50,9 @@ async def _describe(
         if wanted.topics is None:
             answers = await broker.queue_leaders.ask_all(Action.DESCRIBE, group)
             names = {name for name, _ in answers}
-            hidden = {name for name in names if not _may_describe(context, name)}
+            hidden = {
+                name for name in names if not context.may(Operation.DESCRIBE, topic_resource(name))
+            }
             answers = {place: one for place, one in answers.items() if place[0] not in hidden}
             refused = []
         else:

@@ -49,6 +49,6 @@ async def _describe(broker: "Broker", context: RequestContext, name: str) -> Tra
         topics=[
             TopicData(topic=name, partitions=partitions)
             for name, partitions in by_topic(found.partitions).items()
-            if context.allows(Operation.DESCRIBE, topic(name))
+            if context.may(Operation.DESCRIBE, topic(name))
         ],
     )

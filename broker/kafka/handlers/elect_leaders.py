@@ -5,7 +5,7 @@ at, and those that need no election are left out of the answer. A partition that
 preferred replica already, or (asked for unclean elections) led at all, is ELECTION_NOT_NEEDED.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.elect_leaders import (
@@ -22,6 +22,8 @@ from ..context import RequestContext
 if TYPE_CHECKING:
     from ...broker import Broker
 
+_FIRST_WITH_ERROR: Final = 1
+
 
 async def handle(
     broker: "Broker", context: RequestContext, request: ElectLeadersRequest
@@ -31,7 +33,8 @@ async def handle(
     Raises:
         ApiError: INVALID_REQUEST, there is no such election.
     """
-    context.authorize(Operation.ALTER, CLUSTER)
+    if not context.allows(Operation.ALTER, CLUSTER):
+        return _deny(context.api_version, request)
     try:
         kind = ElectionType(request.election_type)
     except ValueError:
@@ -54,3 +57,21 @@ async def handle(
             )
         )
     return ElectLeadersResponse(replica_election_results=list(results.values()))
+
+
+def _deny(version: int, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Refuse as a whole, where the version can say so, and each partition that is named."""
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return ElectLeadersResponse(
+        error_code=code if version >= _FIRST_WITH_ERROR else ErrorCode.NONE,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=one.topic,
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=code, error_message=None)
+                    for index in one.partitions
+                ],
+            )
+            for one in request.topic_partitions or ()
+        ],
+    )

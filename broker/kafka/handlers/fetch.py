@@ -135,6 +135,7 @@ class _Fetch:
         replicas = self._broker.replicas
         key = topic.topic if self._version < _FIRST_WITH_TOPIC_IDS else topic.topic_id
         partitions = replicas.partitions_of(key)
+        is_denied = self._context.is_restricted and not self._may_read(key)
         answers = []
         for wanted in topic.partitions:
             data = PartitionData(
@@ -145,10 +146,10 @@ class _Fetch:
             )
             answers.append(data)
             partition = partitions.get(wanted.partition)
-            if partition is None:
-                self._fail(data, replicas.why_missing(key, wanted.partition))
-            elif self._context.is_restricted and not self._may_read(partition):
+            if is_denied:
                 self._fail(data, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif partition is None:
+                self._fail(data, replicas.why_missing(key, wanted.partition))
             elif self._from_replica:
                 self._fail(data, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             elif not (self._rack and self._redirect(partition, wanted, data)):
@@ -192,12 +193,42 @@ class _Fetch:
         self.redirected = True
         return True
 
-    def _may_read(self, partition: Partition) -> bool:
-        return self._context.allows(Operation.READ, topic_resource(partition.topic))
+    def _may_read(self, key: str | bytes) -> bool:
+        """Whether the client may read a topic by its name or id; an unknown id is let pass."""
+        if self._from_replica:
+            return self._context.allows(Operation.CLUSTER_ACTION, CLUSTER)
+        if isinstance(key, str):
+            return self._context.allows(Operation.READ, topic_resource(key))
+        known = self._broker.metadata.topics_by_id.get(key)
+        return known is None or self._context.allows(Operation.READ, topic_resource(known.name))
 
     def _fail(self, data: PartitionData, code: ErrorCode) -> None:
         data.error_code = code
         self.reader.failed = True
+
+
+def _deny_replica(request: FetchRequest) -> FetchResponse:
+    """Refuse every partition, as Kafka does; a request that goes on in a session may name none."""
+    if not request.topics:
+        return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(
+                        partition_index=wanted.partition,
+                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                        high_watermark=NO_OFFSET,
+                        records=NO_RECORDS,
+                    )
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _handle_replica(
@@ -210,7 +241,7 @@ def _handle_replica(
     topic wants that. So the high watermark advances, and the follower may come in sync.
     """
     if not context.allows(Operation.CLUSTER_ACTION, CLUSTER):
-        return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return _deny_replica(request)
     context.exempt_from_quotas()
     replicas = broker.replicas
     now = broker.clock.monotonic()

@@ -14,7 +14,7 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import StoreUnavailable
 from qbus.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-from ...authorization import CLUSTER, Operation, transactional_id
+from ...authorization import CLUSTER, Operation, ResourceType, transactional_id
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ async def _identity(
     name = request.transactional_id
     if name is not None:
         context.authorize(Operation.WRITE, transactional_id(name))
-    else:
+    elif not context.may_any(Operation.WRITE, ResourceType.TOPIC):  # which suffices (KIP-679)
         context.authorize(Operation.IDEMPOTENT_WRITE, CLUSTER)
     known, epoch = request.producer_id, request.producer_epoch
     if (known == _NONE) != (epoch == _NONE) or known < _NONE or epoch < _NONE:

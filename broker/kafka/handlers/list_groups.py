@@ -55,13 +55,13 @@ async def handle(
             ]
     except ApiError as error:
         return ListGroupsResponse(error_code=error.code)
-    sees_all = context.allows(Operation.DESCRIBE, CLUSTER)
+    sees_all = context.may(Operation.DESCRIBE, CLUSTER)
     return ListGroupsResponse(
         groups=[
             group
             for group in groups
             if not states or group.group_state.lower() in states
-            if sees_all or context.allows(Operation.DESCRIBE, group_resource(group.group_id))
+            if sees_all or context.may(Operation.DESCRIBE, group_resource(group.group_id))
         ]
     )
 

@@ -69,9 +69,9 @@ async def handle(
         for wanted in topic.partitions:
             answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
             try:
+                context.authorize(Operation.DESCRIBE, topic_resource(topic.name))
                 if asked[topic.name, wanted.partition_index] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
-                context.authorize(Operation.DESCRIBE, topic_resource(topic.name))
                 _check_place(wanted.timestamp, context.api_version)
                 partition = broker.replicas.leader_of(
                     topic.name, wanted.partition_index, wanted.current_leader_epoch

@@ -50,6 +50,6 @@ def handle(
             )
             for one in found
             if matches is None or matches(one.transactional_id)
-            if context.allows(Operation.DESCRIBE, transactional_id(one.transactional_id))
+            if context.may(Operation.DESCRIBE, transactional_id(one.transactional_id))
         ],
     )

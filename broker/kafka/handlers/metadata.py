@@ -37,6 +37,7 @@ from ...metadata.image import Topic
 from ...net.connection import CloseConnection
 from ..context import RequestContext
 from .create_topics import log_created
+from .describe_cluster import operations_on_cluster
 from .topic_partitions import is_internal, view
 
 if TYPE_CHECKING:
@@ -61,7 +62,11 @@ def handle(
     """
     if _is_in_doubt(broker, request):
         raise CloseConnection("others may lead by now: the store is out of reach")
-    missing = _to_create(broker, request)
+    missing = [
+        name
+        for name in _to_create(broker, request)
+        if context.may(Operation.DESCRIBE, topic_resource(name))
+    ]
     denied = [name for name in missing if not _may_create(context, name)]
     if len(denied) < len(missing):
         return _create_and_answer(broker, context, request, missing, denied)
@@ -97,7 +102,7 @@ def _to_create(broker: "Broker", request: MetadataRequest) -> list[str]:
 
 
 def _may_create(context: RequestContext, name: str) -> bool:
-    return context.allows(Operation.CREATE, CLUSTER) or context.allows(
+    return context.may(Operation.CREATE, CLUSTER) or context.allows(
         Operation.CREATE, topic_resource(name)
     )
 
@@ -135,14 +140,14 @@ def _answer(
         topics = [
             _describe(broker, context, topic)
             for topic in broker.metadata.topics.values()
-            if context.allows(Operation.DESCRIBE, topic_resource(topic.name))
+            if context.may(Operation.DESCRIBE, topic_resource(topic.name))
         ]
     else:
         by_id = context.api_version >= _FIRST_WITH_TOPIC_IDS
         topics = [_find(broker, context, topic, failed, by_id=by_id) for topic in wanted]
     if request.include_topic_authorized_operations:
         for topic in topics:
-            if not topic.error_code and topic.name is not None:
+            if topic.error_code != _DENIED and topic.name is not None:
                 resource = topic_resource(topic.name)
                 topic.topic_authorized_operations = context.authorized_operations(resource)
     response = MetadataResponse(
@@ -155,7 +160,7 @@ def _answer(
         topics=topics,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = context.authorized_operations(CLUSTER)
+        response.cluster_authorized_operations = operations_on_cluster(context)
     return response
 
 

@@ -22,8 +22,6 @@ from ...authorization import topic as topic_resource
 from ...group import Offset, TopicPartition
 from ..context import RequestContext
 
-_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
-
 if TYPE_CHECKING:
     from ...broker import Broker
     from ...metadata.image import Topic
@@ -33,17 +31,29 @@ async def handle(
     broker: "Broker", context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse:
     """Commit what can be committed; every partition has an answer of its own."""
+    if not context.allows(Operation.READ, group(request.group_id)):
+        denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return OffsetCommitResponse(topics=[_refuse(topic, denied) for topic in request.topics])
     offsets: dict[TopicPartition, Offset] = {}
     answers = [_take(broker, context, topic, offsets) for topic in request.topics]
     error = ErrorCode.NONE
-    if not context.allows(Operation.READ, group(request.group_id)):
-        error = _DENIED
-    elif offsets or not request.topics:
+    if offsets or not request.topics:
         error = await _commit(broker, context.api_version, request, offsets)
     if error:
         for partition in (partition for answer in answers for partition in answer.partitions):
-            partition.error_code = error if error is _DENIED else partition.error_code or error
+            partition.error_code = partition.error_code or error
     return OffsetCommitResponse(topics=answers)
+
+
+def _refuse(wanted: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(
+        name=wanted.name,
+        topic_id=wanted.topic_id,
+        partitions=[
+            OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
+            for one in wanted.partitions
+        ],
+    )
 
 
 def _take(
@@ -56,14 +66,14 @@ def _take(
     by_id = context.api_version >= 10
     topics, by_ids = broker.metadata.topics, broker.metadata.topics_by_id
     topic = by_ids.get(wanted.topic_id) if by_id else topics.get(wanted.name)
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     answer = OffsetCommitResponseTopic(name=wanted.name, topic_id=wanted.topic_id)
-    if topic is None:
-        refused = unknown
-    elif not context.allows(Operation.READ, topic_resource(topic.name)):
+    refused = ErrorCode.NONE
+    if topic is None and by_id:
+        refused = ErrorCode.UNKNOWN_TOPIC_ID
+    elif not context.allows(Operation.READ, topic_resource(topic.name if topic else wanted.name)):
         refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    else:
-        refused = ErrorCode.NONE
+    elif topic is None:
+        refused = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     limit = broker.config.offset_metadata_max_bytes
     for partition in wanted.partitions:
         error, index = refused, partition.partition_index

@@ -88,7 +88,7 @@ def _everything(
     """All that is committed; where topics go by their ids, of those that exist."""
     answers = []
     for name, committed in offsets.items():
-        if not context.allows(Operation.DESCRIBE, topic_resource(name)):
+        if not context.may(Operation.DESCRIBE, topic_resource(name)):
             continue
         topic = broker.metadata.topics.get(name)
         if topic is not None or context.api_version < 10:

@@ -41,7 +41,7 @@ from qbus.wire.messages.produce import (
     TopicProduceResponse,
 )
 
-from ...authorization import Operation, Resource, ResourceType
+from ...authorization import Operation, transactional_id
 from ...authorization import topic as topic_resource
 from ...compaction.keys import check_keys, needs_thread
 from ...delay.intake import OrdersStored, StoredMeanwhileError
@@ -79,7 +79,13 @@ def handle(
         ApiError: an append failed, and with ``acks`` 0 there is no answer to say so in.
     """
     if request.acks not in _ACKS:
-        return _refuse_acks(request)
+        message = f"acks {request.acks} is not -1, 0 or 1"
+        return _refuse_all(request, ApiError(ErrorCode.INVALID_REQUIRED_ACKS, message))
+    if context.is_restricted and not _may_write_in_transaction(context, request):
+        denied = ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if not request.acks:
+            raise denied
+        return _refuse_all(request, denied)
     appends = _Appends(broker, context, request.acks, request.transactional_id)
     response = ProduceResponse(responses=[appends.topic(topic) for topic in request.topic_data])
     if appends.late or appends.unverified:
@@ -204,18 +210,19 @@ class _Appends:
         """Append to the partitions of one topic."""
         key = topic.name if self._version < _FIRST_WITH_TOPIC_IDS else topic.topic_id
         partitions = self._replicas.partitions_of(key)
+        is_denied = self._context.is_restricted and not self._may_write(key)
         answers = []
         for data in topic.partition_data:
-            partition = partitions.get(data.index)
+            partition = None if is_denied else partitions.get(data.index)
             try:
+                if is_denied:
+                    raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 if partition is None:
                     raise ApiError(self._replicas.why_missing(key, data.index))
                 if partition.topic in INTERNAL_TOPICS:
                     raise ApiError(
                         ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is the system's own"
                     )
-                if self._context.is_restricted:
-                    self._context.authorize(Operation.WRITE, topic_resource(partition.topic))
                 answers.append(self._append(partition, topic, data))
             except ApiError as error:
                 # Not the error itself: its traceback leads back here, a cycle that would keep the
@@ -225,6 +232,13 @@ class _Appends:
         return TopicProduceResponse(
             name=topic.name, topic_id=topic.topic_id, partition_responses=answers
         )
+
+    def _may_write(self, key: str | bytes) -> bool:
+        """Whether the client may write to a topic by its name or id; an unknown id is let pass."""
+        if isinstance(key, str):
+            return self._context.allows(Operation.WRITE, topic_resource(key))
+        known = self._broker.metadata.topics_by_id.get(key)
+        return known is None or self._context.allows(Operation.WRITE, topic_resource(known.name))
 
     def _append(
         self, partition: Partition, topic: TopicProduceData, data: PartitionProduceData
@@ -273,9 +287,6 @@ class _Appends:
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "a transactional batch needs a transactional id",
             )
-        if self._context.is_restricted:
-            resource = Resource(ResourceType.TRANSACTIONAL_ID, transactional_id)
-            self._context.authorize(Operation.WRITE, resource)
         header = read_header(records)
         verification = partition.begin_verification(
             header.producer_id,
@@ -524,8 +535,22 @@ def _refused(index: int, error: ApiError) -> PartitionProduceResponse:
     )
 
 
-def _refuse_acks(request: ProduceRequest) -> ProduceResponse:
-    refusal = ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.acks} is not -1, 0 or 1")
+def _may_write_in_transaction(context: RequestContext, request: ProduceRequest) -> bool:
+    """Whether the client may use the transactional id, if a batch is part of a transaction."""
+    has_transactional = any(
+        data.records
+        and len(data.records) > _ATTRIBUTES_AT
+        and data.records[_ATTRIBUTES_AT] & _TRANSACTIONAL
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
+    if not has_transactional:
+        return True
+    name = request.transactional_id
+    return name is not None and context.allows(Operation.WRITE, transactional_id(name))
+
+
+def _refuse_all(request: ProduceRequest, refusal: ApiError) -> ProduceResponse:
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

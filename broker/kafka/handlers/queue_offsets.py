@@ -30,9 +30,9 @@ async def handle(
     if request.action not in Action.__members__.values():
         raise ApiError(ErrorCode.INVALID_REQUEST)
     action = Action(request.action)
-    if not context.allows(Operation.CLUSTER_ACTION, CLUSTER):
+    if not context.may(Operation.CLUSTER_ACTION, CLUSTER):
         if action is not Action.DESCRIBE:
-            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            context.authorize(Operation.CLUSTER_ACTION, CLUSTER)
         context.authorize(Operation.DESCRIBE, group_resource(request.group_id))
         for topic in request.topics or ():
             context.authorize(Operation.DESCRIBE, topic_resource(topic.name))
@@ -48,7 +48,7 @@ async def handle(
         answers = {
             place: answer
             for place, answer in answers.items()
-            if context.allows(Operation.DESCRIBE, topic_resource(place[0]))
+            if context.may(Operation.DESCRIBE, topic_resource(place[0]))
         }
     return QueueOffsetsResponse(
         topics=[

@@ -36,7 +36,6 @@ from ...partition.purgatory import Delayed
 from ..context import RequestContext
 from ..share_requests import (
     acknowledge,
-    check_topic,
     failure,
     later,
     names,
@@ -306,8 +305,8 @@ class _ShareFetch:
             return
         most_bytes = min(request.max_bytes, self._broker.replicas.fetch_max_bytes)
         try:
+            self._broker.group_queues.check_topic(self._context, place[0])
             partition, queue = self._broker.group_queues.of(session.group, *place)
-            check_topic(self._context, partition.topic)
             if self._is_paused(partition.topic):
                 return
             session.touched.add(place)

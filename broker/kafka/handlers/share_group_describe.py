@@ -1,5 +1,6 @@
 """ShareGroupDescribe (key 77): the state of share groups, their members and what these read."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from qbus.errors import ApiError, ErrorCode
@@ -14,9 +15,9 @@ from qbus.wire.messages.share_group_describe import (
 
 from ...authorization import Operation
 from ...authorization import group as group_resource
-from ...authorization import topic as topic_resource
 from ...share import ShareMemberDescription
 from ..context import RequestContext
+from .consumer_group_describe import check_sees
 
 if TYPE_CHECKING:
     from ...broker import Broker
@@ -43,8 +44,7 @@ async def _describe(broker: "Broker", context: RequestContext, group_id: str) ->
         group = await broker.shares.describe(group_id)
         if group is None:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        for name in sorted({name for member in group.members for name in member.topics}):
-            context.authorize(Operation.DESCRIBE, topic_resource(name))
+        check_sees(context, _topics(broker, group.members))
     except ApiError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
     return DescribedGroup(
@@ -55,6 +55,13 @@ async def _describe(broker: "Broker", context: RequestContext, group_id: str) ->
         assignor_name=_ASSIGNOR,
         members=[_member(broker, member) for member in group.members],
     )
+
+
+def _topics(broker: "Broker", members: Iterable[ShareMemberDescription]) -> set[str]:
+    """The topics that a description of the group names."""
+    known = broker.metadata.topics_by_id
+    ids = {one for member in members for one, _ in member.assignment if one in known}
+    return {name for member in members for name in member.topics} | {known[i].name for i in ids}
 
 
 def _member(broker: "Broker", member: ShareMemberDescription) -> Member:

@@ -29,10 +29,10 @@ async def handle(
 ) -> ShareGroupHeartbeatResponse:
     """Take in a member's sign of life."""
     context.authorize(Operation.READ, group_resource(request.group_id))
-    _check(request)
     names = request.subscribed_topic_names
     for name in names or ():
         context.authorize(Operation.DESCRIBE, topic_resource(name))
+    _check(request)
     beat = MemberHeartbeat(
         request.member_id,
         request.member_epoch,

@@ -21,10 +21,10 @@ async def handle(
     broker: "Broker", context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse:
     """Wait until the leader has assigned."""
-    context.authorize(Operation.READ, group(request.group_id))
     tells_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= 5 and not tells_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    context.authorize(Operation.READ, group(request.group_id))
     sync = Sync(
         request.member_id,
         request.group_instance_id,

@@ -42,16 +42,28 @@ async def handle(
     broker: "Broker", context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     """Commit what can be committed; every partition has an answer of its own."""
+    denied = _denial(context, request)
+    if denied:
+        return TxnOffsetCommitResponse(topics=[_refuse(topic, denied) for topic in request.topics])
     offsets: dict[TopicPartition, Offset] = {}
     answers = [_take(broker, context, topic, offsets) for topic in request.topics]
-    denied = _denial(context, request)
-    error = denied
-    if not denied and offsets:
+    error = ErrorCode.NONE
+    if offsets:
         error = await _commit(broker, context.api_version, request, offsets)
     if error:
         for partition in (partition for answer in answers for partition in answer.partitions):
-            partition.error_code = denied or partition.error_code or error
+            partition.error_code = partition.error_code or error
     return TxnOffsetCommitResponse(topics=answers)
+
+
+def _refuse(wanted: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(
+        name=wanted.name,
+        partitions=[
+            TxnOffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
+            for one in wanted.partitions
+        ],
+    )
 
 
 def _denial(context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCode:

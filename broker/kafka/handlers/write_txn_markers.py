@@ -38,10 +38,8 @@ def handle(
     broker: "Broker", context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse | Delayed[WriteTxnMarkersResponse]:
     """Append the markers, and answer once they are acknowledged. Later requests need not wait."""
-    is_allowed = context.allows(Operation.CLUSTER_ACTION, CLUSTER) or context.allows(
-        Operation.ALTER, CLUSTER
-    )
-    if not is_allowed:
+    may_alter = context.may(Operation.ALTER, CLUSTER)
+    if not context.allows(Operation.ALTER if may_alter else Operation.CLUSTER_ACTION, CLUSTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return WriteTxnMarkersResponse(
             markers=[

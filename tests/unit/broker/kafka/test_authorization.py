@@ -14,6 +14,7 @@ import pytest
 from qbus.broker.authorization import (
     CLUSTER,
     AccessControl,
+    AclAuthorizer,
     Operation,
     Resource,
     ResourceType,
@@ -28,14 +29,16 @@ from qbus.broker.startup import running_broker
 from qbus.clock import SystemClock
 from qbus.config import BrokerConfig, ListenerInfo
 from qbus.errors import ErrorCode
-from qbus.security.acls import Decision
+from qbus.security.acls import Decision, Entry, Pattern, Permission, Rule, index_of
 from qbus.wire import API, ApiKey, Struct, decode_response, encode_request
 from qbus.wire.messages import (
     add_partitions_to_txn,
     alter_configs,
     alter_replica_log_dirs,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_records,
     describe_configs,
     describe_delayed,
@@ -70,26 +73,29 @@ Asked = tuple[Operation, Resource]
 
 
 class Denying:
-    """Denies everything but what it is told to allow, and notes what it was asked."""
-
-    version = 0
+    """Denies everything but what it is told to allow, by real rules; notes what it was asked."""
 
     def __init__(self, *allowed: Asked) -> None:
         self.asked: list[Asked] = []
-        self._allowed = allowed
+        rules = [
+            Rule(Pattern(*resource), Entry(str(ALICE), "10.0.0.1", operation, Permission.ALLOW))
+            for operation, resource in allowed
+        ]
+        self._rules = AclAuthorizer(index_of(rules))
+        self.version = self._rules.version
 
     def is_allowed(
         self, principal: Principal, host: str, operation: Operation, resource: Resource
     ) -> bool:
         assert (principal, host) == (ALICE, "10.0.0.1")
         self.asked.append((operation, resource))
-        return (operation, resource) in self._allowed
+        return self._rules.is_allowed(principal, host, operation, resource)
 
     def is_allowed_for_any(
         self, principal: Principal, host: str, operation: Operation, kind: ResourceType
     ) -> bool:
         assert (principal, host) == (ALICE, "10.0.0.1")
-        return any(what is operation and it.type is kind for what, it in self._allowed)
+        return self._rules.is_allowed_for_any(principal, host, operation, kind)
 
     def explain(
         self, principal: Principal, host: str, operation: Operation, resource: Resource
@@ -549,6 +555,37 @@ def _consumer_cases() -> Iterator[Case]:
     )
 
 
+def _acl_cases() -> Iterator[Case]:
+    wanted = {
+        "resource_type_filter": 2,
+        "resource_name_filter": "orders",
+        "pattern_type_filter": 3,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    yield Case(ApiKey.DESCRIBE_ACLS, 3, wanted, (Operation.DESCRIBE, CLUSTER), CLUSTER_DENIED)
+    yield Case(
+        ApiKey.DELETE_ACLS,
+        3,
+        {"filters": [delete_acls.DeleteAclsFilter(**wanted)]},
+        (Operation.ALTER, CLUSTER),
+        CLUSTER_DENIED,
+    )
+    rule = create_acls.AclCreation(
+        resource_type=2,
+        resource_name="orders",
+        principal="User:alice",
+        host="*",
+        operation=3,
+        permission_type=3,
+    )
+    yield Case(
+        ApiKey.CREATE_ACLS, 3, {"creations": [rule]}, (Operation.ALTER, CLUSTER), CLUSTER_DENIED
+    )
+
+
 def _cluster_cases() -> Iterator[Case]:
     yield Case(
         ApiKey.UPDATE_FEATURES,
@@ -566,7 +603,14 @@ def _cluster_cases() -> Iterator[Case]:
     )
 
 
-CASES = [*_cluster_cases(), *_cases(), *_consumer_cases(), *_share_cases(), *_transaction_cases()]
+CASES = [
+    *_acl_cases(),
+    *_cluster_cases(),
+    *_cases(),
+    *_consumer_cases(),
+    *_share_cases(),
+    *_transaction_cases(),
+]
 
 HIDES = {ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_CLUSTER, ApiKey.LIST_TRANSACTIONS}
 """APIs that leave out what a client may not see, and refuse nothing."""
@@ -655,7 +699,7 @@ def state(broker: Broker) -> tuple[object, ...]:
 async def test_a_denied_client_gets_the_error_and_changes_nothing(
     broker: Broker, case: Case
 ) -> None:
-    before, denying = state(broker), Denying()
+    before, denying = state(broker), Denying((Operation.DESCRIBE, topic("new-topic")))
     response = await ask(broker, denying, case.key, case.version, case.request)
     assert case.needs in denying.asked
     assert errors_in(response) == {case.error}
