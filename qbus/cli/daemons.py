@@ -10,8 +10,8 @@ import click
 from qbus.cli.lazy import COMMAND_CONFIG, COMMAND_CONFIG_VARIABLE
 
 if TYPE_CHECKING:
-    from qbus.config.address import Address
     from qbus.metadata.zookeeper import ZooKeeperAddress
+    from qbus.service.metrics_page import MetricsPage
 
 P = ParamSpec("P")
 
@@ -58,7 +58,16 @@ def security_of(file: Path | None) -> dict[str, dict[str, str]]:
 
 
 metrics_option = click.option(
-    "--metrics-listen", metavar="HOST:PORT", help="Serve Prometheus metrics at this address."
+    "--metrics-listen",
+    metavar="HOST:PORT",
+    help="Serve Prometheus metrics at this address; with https:// before it, over TLS.",
+)
+
+metrics_config_option = click.option(
+    "--metrics-config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Properties that say who may read metrics, and with which certificate they are served.",
 )
 
 _log_level_option = click.option(
@@ -82,16 +91,18 @@ def zookeeper_address(text: str | None) -> "ZooKeeperAddress | None":
     return None if text is None else ZooKeeperAddress.parse(text)
 
 
-def metrics_address(text: str | None) -> "Address | None":
-    """The address at which metrics are served; raises a usage error for anything else."""
-    from qbus.config.address import parse_address
+def daemon_metrics(listen: str | None, config: Path | None) -> "MetricsPage | None":
+    """Where metrics are served, and to whom; raises a usage error for what makes no sense."""
+    from qbus.service.metrics_page import metrics_page
 
-    if text is None:
+    if listen is None:
+        if config is not None:
+            raise click.UsageError("--metrics-config goes with --metrics-listen.")
         return None
     try:
-        return parse_address(text)
+        return metrics_page(listen, config)
     except ValueError as error:
-        raise click.UsageError(f"--metrics-listen {text!r}: expected {error}.") from None
+        raise click.UsageError(f"--metrics-listen {listen!r}: expected {error}.") from None
 
 
 def toml_value(value: object) -> str:

@@ -10,13 +10,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
 
-from qbus.config.address import Address
 from qbus.metadata import MetadataStore
 from qbus.metadata.zookeeper import ZooKeeperAddress
 from qbus.service import prometheus
 from qbus.service.control import CentralControl, Configured, Origin
 from qbus.service.control.central import store_opener
 from qbus.service.control.file import follow_file
+from qbus.service.metrics_page import MetricsPage
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class DaemonOptions:
     file: Path | None = None
     zookeeper: ZooKeeperAddress | None = None
     session_timeout_s: float = 10.0
-    metrics: Address | None = None
+    metrics: MetricsPage | None = None
 
 
 class Work(Protocol):
@@ -82,7 +82,8 @@ class Daemon:
         stop = stop_signals()
         async with AsyncExitStack() as cleanup:
             if self._options.metrics is not None:
-                cleanup.callback(prometheus.serve(self._metrics, *self._options.metrics))
+                address, security = self._options.metrics
+                cleanup.callback(prometheus.serve(self._metrics, *address, security=security))
             cleanup.push_async_callback(self._work.stop)
             tasks = [asyncio.create_task(loop()) for loop in self._background]
             cleanup.push_async_callback(end_tasks, tasks)

@@ -137,7 +137,10 @@ def compose() -> Iterator[Any]:
     monkeypatch = pytest.MonkeyPatch()
     monkeypatch.setenv("QBUS_BROKER_PASSWORD", "of-the-brokers")
     monkeypatch.setenv("QBUS_ZOOKEEPER_DIGEST", "qbus:of-the-store")
-    with monkeypatch.context(), containers.DockerCompose(str(DOCKER), "compose.yaml", build=True, wait=True) as running:
+    with (
+        monkeypatch.context(),
+        containers.DockerCompose(str(DOCKER), "compose.yaml", build=True, wait=True) as running,
+    ):
         yield running
 
 

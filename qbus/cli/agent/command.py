@@ -8,6 +8,7 @@ from qbus.cli.agent.config import ZOOKEEPER_HELP, config
 from qbus.cli.daemons import (
     command_config_option,
     log_options,
+    metrics_config_option,
     metrics_option,
     zookeeper,
     zookeeper_option,
@@ -86,6 +87,7 @@ def agent() -> None:
     help="Directory for the positions; each agent needs its own.",
 )
 @metrics_option
+@metrics_config_option
 @log_options
 @click.pass_context
 def run(
@@ -106,6 +108,7 @@ def run(
     group: str | None,
     data_dir: Path,
     metrics_listen: str | None,
+    metrics_config: Path | None,
     log_level: str,
     as_json: bool,
 ) -> None:
@@ -119,7 +122,7 @@ def run(
     from qbus.agent.daemon import run as run_agent
     from qbus.cli.agent.config import from_paths
     from qbus.cli.command_config import read_command_config
-    from qbus.cli.daemons import metrics_address, zookeeper_address
+    from qbus.cli.daemons import daemon_metrics, zookeeper_address
     from qbus.service.logs import configure
 
     stated = {"PATH": bool(paths), "--config": config_file, "--zookeeper": zookeeper}
@@ -143,7 +146,7 @@ def run(
         text=text,
         file=config_file,
         zookeeper=zookeeper_address(zookeeper),
-        metrics=metrics_address(metrics_listen),
+        metrics=daemon_metrics(metrics_listen, metrics_config),
         command_config=command_config,
     )
     configure("json" if as_json else "human", log_level)

@@ -1,10 +1,11 @@
 """`qbus mirror`: run, status, groups, config."""
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from qbus.cli.daemons import log_options, metrics_option
+from qbus.cli.daemons import log_options, metrics_config_option, metrics_option
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.mirror.config import config
 from qbus.cli.mirror.options import mirror_options, selected
@@ -27,6 +28,7 @@ def mirror() -> None:
     help="Name of this process among those that share a link. Default: host and pid.",
 )
 @metrics_option
+@metrics_config_option
 @log_options
 @click.pass_context
 def run(
@@ -35,6 +37,7 @@ def run(
     *,
     name: str | None,
     metrics_listen: str | None,
+    metrics_config: Path | None,
     log_level: str,
     as_json: bool,
     **stated: Any,
@@ -48,7 +51,7 @@ def run(
     import os
     import socket
 
-    from qbus.cli.daemons import metrics_address, zookeeper_address
+    from qbus.cli.daemons import daemon_metrics, zookeeper_address
     from qbus.cli.mirror.config import to_toml
     from qbus.clients.mirror.daemon import RunOptions
     from qbus.clients.mirror.daemon import run as run_mirror
@@ -62,7 +65,7 @@ def run(
         file=said.config_file,
         zookeeper=zookeeper_address(said.zookeeper) if is_central else None,
         link=said.link or "",
-        metrics=metrics_address(metrics_listen),
+        metrics=daemon_metrics(metrics_listen, metrics_config),
         command_config=said.command_config,
     )
     configure("json" if as_json else "human", log_level)
