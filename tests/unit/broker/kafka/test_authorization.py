@@ -33,6 +33,7 @@ from qbus.security.acls import Decision, Entry, Pattern, Permission, Rule, index
 from qbus.wire import API, ApiKey, Struct, decode_response, encode_request
 from qbus.wire.messages import (
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_replica_log_dirs,
     create_acls,
@@ -587,6 +588,27 @@ def _acl_cases() -> Iterator[Case]:
 
 
 def _cluster_cases() -> Iterator[Case]:
+    yield Case(
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        1,
+        {"components": [], "strict": False},
+        (Operation.DESCRIBE_CONFIGS, CLUSTER),
+        CLUSTER_DENIED,
+    )
+    yield Case(
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        1,
+        {
+            "entries": [
+                alter_client_quotas.EntryData(
+                    entity=[alter_client_quotas.EntityData(entity_type="user", entity_name="a")],
+                    ops=[alter_client_quotas.OpData(key="producer_byte_rate", value=1e9)],
+                )
+            ]
+        },
+        (Operation.ALTER_CONFIGS, CLUSTER),
+        CLUSTER_DENIED,
+    )
     yield Case(
         ApiKey.UPDATE_FEATURES,
         1,
