@@ -155,9 +155,8 @@ async def test_whoever_leaves_while_it_is_held_leaves_nothing() -> None:
     def dispatch(_peer: Peer, _frame: memoryview) -> list[Part]:
         raise HoldRequest(0.2)
 
-    async with listening(dispatch, budget) as listener:
-        async with connected(listener) as client:
-            client.send(b"x" * 500_000)
-            await settle()
-            assert budget.used > 0
+    async with listening(dispatch, budget) as listener, connected(listener) as client:
+        client.send(b"x" * 500_000)
+        await settle()
+        assert budget.used > 0
     assert budget.used == 0
