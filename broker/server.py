@@ -34,6 +34,7 @@ from .net.handshakes import Handshakes
 from .net.limits import ConnectionLimits, parse_overrides
 from .net.listener import Listener, ListenerLimits, Tls, bind
 from .net.memory_budget import MemoryBudget
+from .quotas.connection_rates import NO_LIMIT, Admission
 from .startup import running_broker
 from .workers.worker import Worker
 
@@ -222,7 +223,7 @@ class BrokerRun:
             parse_overrides(config.max_connections_per_ip_overrides),
             exempt=between_brokers,
         )
-        return [
+        listeners = [
             Listener(
                 sock,
                 info,
@@ -234,6 +235,10 @@ class BrokerRun:
             )
             for sock, info in zip(sockets, self.listening, strict=True)
         ]
+        for listener in listeners:
+            is_exempt = listener.info.name == between_brokers
+            listener.admission = _admission(broker, listener.info, is_exempt=is_exempt)
+        return listeners
 
     def _log_address(self, broker: Broker) -> None:
         _log.info(
@@ -243,6 +248,21 @@ class BrokerRun:
             show_listeners(self.listening),
             perf_counter() - self._started,
         )
+
+
+def _admission(broker: Broker, info: ListenerInfo, *, is_exempt: bool) -> Admission:
+    """What limits the rate of new connections; ``is_exempt``: not by the limit on all (KIP-612)."""
+    key = "max.connection.creation.rate"
+    own = f"listener.name.{info.name.lower()}.{key}"
+
+    def of_listener() -> float:
+        rate: float = broker.config.values.get(own, NO_LIMIT)
+        return rate
+
+    def of_broker() -> float:
+        return NO_LIMIT if is_exempt else broker.config.max_connection_creation_rate
+
+    return Admission(broker.connection_rates, of_listener, of_broker)
 
 
 async def _start(listeners: Sequence[Listener], for_jobs: "DisqueListener | None") -> None:

@@ -35,6 +35,7 @@ _SWEEP_SECONDS = 1.0
 _DRAIN_STEP_SECONDS = 0.01
 _DRAIN_SILENCE_SECONDS = 2.0
 _WARNING_INTERVAL_S = 10.0
+_MOST_REFUSED_LATER = 500  # each holds a file descriptor
 _CLOSED = "closed a connection from %s"
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -52,6 +53,13 @@ class ListenerLimits(NamedTuple):
 
 Gate = Callable[[ListenerInfo, str], str | None]
 """Says why nobody is let in by a listener from an address now; None: there is no reason."""
+
+
+Admission = Callable[[str], float]
+"""Whether an address may connect now: 0.0, or after how many seconds to close its connection.
+
+Nothing is read of such a connection. A client that is refused at once would try again at once.
+"""
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,10 @@ def _listening(address: Address) -> socket.socket:
 
 
 class Listener:
-    """Accepts clients on one address, from :meth:`start` until it is closed."""
+    """Accepts clients on one address, from :meth:`start` until it is closed.
+
+    ``admission``, where it is set, limits how fast clients connect.
+    """
 
     def __init__(
         self,
@@ -124,6 +135,7 @@ class Listener:
         self._budget = budget
         self._shared = shared or ConnectionLimits()
         self._gates = gates
+        self._refused_later: dict[socket.socket, asyncio.TimerHandle] = {}
         self._tls = tls
         self.handshakes = self._make_handshakes(tls)
         self._connections: set[Connection] = set()
@@ -137,6 +149,7 @@ class Listener:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self.refused = 0
         self.accepted = 0
+        self.admission: Admission | None = None
 
     def _make_handshakes(self, tls: Tls | None) -> Handshakes | None:
         if tls is None:
@@ -203,6 +216,10 @@ class Listener:
             self._sweep_timer.cancel()
         if self.handshakes is not None:
             self.handshakes.close()
+        for sock, timer in self._refused_later.items():
+            timer.cancel()
+            sock.close()
+        self._refused_later.clear()
         for connection in list(self._connections):
             connection.close("the broker is shutting down")
 
@@ -237,6 +254,9 @@ class Listener:
             self._tell("turned a connection from %s away", host, refusal)
             sock.close()
             return
+        if self.admission is not None and (delay := self.admission(host)) > 0.0:
+            self._refuse_later(sock, delay)
+            return
         try:
             self._configure(sock)
         except OSError:  # reset before we got to it
@@ -248,6 +268,19 @@ class Listener:
             self.handshakes.start(sock, host)
         else:
             self._connect(PlainTransport(sock), host, ANONYMOUS, None)
+
+    def _refuse_later(self, sock: socket.socket, delay: float) -> None:
+        """Keep a connection open for a while, so that its client does not try again at once."""
+        self.refused += 1
+        if len(self._refused_later) >= _MOST_REFUSED_LATER:
+            sock.close()
+            return
+
+        def close() -> None:
+            self._refused_later.pop(sock).cancel()
+            sock.close()
+
+        self._refused_later[sock] = self._loop.call_later(delay, close)
 
     def _refusal(self, host: str) -> str | None:
         """Why one more connection is not let in, if it is not."""

@@ -3,7 +3,7 @@
 import pytest
 
 from qbus.broker.quotas import ConnectionRates
-from qbus.broker.quotas.connection_rates import normal_ip
+from qbus.broker.quotas.connection_rates import NO_LIMIT, Admission, normal_ip
 from qbus.metadata.client_quotas import DEFAULT, QuotaEntity
 
 
@@ -85,3 +85,32 @@ def test_quotas_that_are_gone_leave_nothing() -> None:
     some.set_quotas({})
     assert len(some) == 0
     assert admitted(some, "10.0.0.1", 100, 0.0) == 100
+
+
+def test_a_listener_and_a_broker_have_rates_beside_those_of_addresses() -> None:
+    some = rates(default=1000.0)
+    now = [0.0]
+    limits = {"listener": 2.0, "broker": float(NO_LIMIT)}
+    admission = Admission(
+        some, lambda: limits["listener"], lambda: limits["broker"], lambda: now[0]
+    )
+    other = Admission(some, lambda: NO_LIMIT, lambda: limits["broker"], lambda: now[0])
+    assert sum(admission(f"10.0.0.{n}") == 0.0 for n in range(100)) == pytest.approx(20, abs=1)
+    assert sum(other(f"10.0.0.{n}") == 0.0 for n in range(100)) == 100
+    limits["listener"], limits["broker"], now[0] = NO_LIMIT, 1.0, 100.0
+    taken = sum(admission("10.0.0.1") == 0.0 for _ in range(100))
+    assert taken == pytest.approx(10, abs=1)
+    assert other("10.0.0.2") > 0.0, "all listeners share it"
+
+
+def test_a_rate_of_zero_lets_nobody_in_for_long() -> None:
+    admission = Admission(rates(), lambda: 0.0, lambda: NO_LIMIT, lambda: 0.0)
+    assert sum(admission("10.0.0.1") == 0.0 for _ in range(100)) <= 1
+
+
+def test_whoever_the_listener_refuses_does_not_count_for_the_address() -> None:
+    some = rates(default=1.0)
+    admission = Admission(some, lambda: 0.0, lambda: NO_LIMIT, lambda: 0.0)
+    for _ in range(100):
+        admission("10.0.0.1")
+    assert admitted(some, "10.0.0.1", 100, 0.0) >= 9
