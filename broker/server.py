@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from qbus.clock import Clock, SystemClock
-from qbus.config import Address, BrokerConfig, ListenerInfo, show_listeners
+from qbus.config import BrokerConfig, ListenerInfo, show_listeners
 from qbus.errors import ApiError
 from qbus.metadata import StoreError
 from qbus.security.principals import PrincipalMapper
@@ -39,7 +39,7 @@ from .startup import running_broker
 from .workers.worker import Worker
 
 if TYPE_CHECKING:
-    from .disque.listener import DisqueListener, Limits
+    from .disque.listener import DisqueListener, Entrance, Limits
     from .disque.service import DisqueService
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ async def serve(
     if worker is not None:
         _stop_with(worker, stop)
     this_run = BrokerRun(
-        config, clock, config.kafka_listeners, started, worker, jobs_address=config.disque_address
+        config, clock, config.kafka_listeners, started, worker, jobs=config.disque_listeners
     )
     await this_run.serve(stop)
     delay = _FIRST_DELAY_S
@@ -98,7 +98,7 @@ async def serve(
             this_run.listening,
             perf_counter(),
             worker,
-            jobs_address=this_run.jobs_address,
+            jobs=this_run.jobs,
         )
         try:
             await this_run.serve(stop)
@@ -123,14 +123,14 @@ class BrokerRun:
         started: float,
         worker: Worker | None = None,
         *,
-        jobs_address: Address | None = None,
+        jobs: Sequence[ListenerInfo] = (),
     ) -> None:
         """``listening`` is to be listened on; ``started``: when, as ``perf_counter`` has it.
 
-        So is ``jobs_address``, for clients of jobs.
+        So are ``jobs``, for clients of jobs.
         """
         self.listening = list(listening)
-        self.jobs_address = jobs_address
+        self.jobs = list(jobs)
         self._config = config
         self._clock = clock
         self._started = started
@@ -146,17 +146,13 @@ class BrokerRun:
         budget = MemoryBudget(_budget(config))
         async with AsyncExitStack() as cleanup:
             # The addresses first: two brokers on one port is the mistake that should show at once.
-            sockets = self._bind(cleanup)
+            sockets = _bind(self.listening, cleanup)
+            for_jobs = _bind(self.jobs, cleanup)
             # Certificates next: what cannot be used should show before any log is opened.
             tls = _tls_of(config, self.listening)
-            jobs = None if self.jobs_address is None else bind(self.jobs_address)
-            if jobs is not None:
-                cleanup.callback(jobs[0].close)
-                self.jobs_address = jobs[1]
+            entrances = _entrances(config, self.jobs, for_jobs)
             starting = cleanup.enter_async_context(
-                running_broker(
-                    config, self._clock, self.listening, self._worker, jobs=self.jobs_address
-                )
+                running_broker(config, self._clock, self.listening, self._worker, jobs=self.jobs)
             )
             broker = await _unless(stop, starting)
             if broker is None:
@@ -166,10 +162,10 @@ class BrokerRun:
                 cleanup.callback(listener.close)
             _register_metrics(broker.metrics, listeners, budget)
             cleanup.callback(_reload_on_signal(tls.values()))
-            for_jobs = None
-            if jobs is not None and broker.disque is not None:
-                for_jobs = _job_listener(*jobs, broker, broker.disque, budget)
-                cleanup.callback(for_jobs.close)
+            jobs = None
+            if entrances and broker.disque is not None:
+                jobs = _job_listener(entrances, broker, broker.disque, budget)
+                cleanup.callback(jobs.close)
             if config.metrics_address is not None:
                 security = page_security(
                     config,
@@ -182,7 +178,7 @@ class BrokerRun:
                 )
             gc.freeze()
             gc.enable()
-            await _start(listeners, for_jobs)
+            await _start(listeners, jobs)
             self._log_address(broker)
             if self._worker is not None:
                 self._worker.tell_ready()
@@ -191,22 +187,12 @@ class BrokerRun:
                 _log.info("stopping: finishing what was asked")
                 await _shut_down_controlled(broker)
                 broker.drain()
-                if for_jobs is not None:
-                    await for_jobs.drain(config.shutdown_drain_timeout_ms / 1000)
+                if jobs is not None:
+                    await jobs.drain(config.shutdown_drain_timeout_ms / 1000)
                 drain_s = config.shutdown_drain_timeout_ms / 1000
                 await asyncio.gather(*(listener.drain(drain_s) for listener in listeners))
             else:
                 _log.critical("this broker's session or registration has ended: serving stops")
-
-    def _bind(self, cleanup: AsyncExitStack) -> list[socket.socket]:
-        """Take the addresses; port 0 becomes a real one. Raises OSError."""
-        sockets = []
-        for index, info in enumerate(self.listening):
-            sock, address = bind(info.address)
-            cleanup.callback(sock.close)
-            sockets.append(sock)
-            self.listening[index] = info._replace(address=address)
-        return sockets
 
     def _listeners(
         self,
@@ -265,11 +251,22 @@ def _admission(broker: Broker, info: ListenerInfo, *, is_exempt: bool) -> Admiss
     return Admission(broker.connection_rates, of_listener, of_broker)
 
 
-async def _start(listeners: Sequence[Listener], for_jobs: "DisqueListener | None") -> None:
+def _bind(listening: list[ListenerInfo], cleanup: AsyncExitStack) -> list[socket.socket]:
+    """Take the addresses; port 0 becomes a real one in ``listening``. Raises OSError."""
+    sockets = []
+    for index, info in enumerate(listening):
+        sock, address = bind(info.address)
+        cleanup.callback(sock.close)
+        sockets.append(sock)
+        listening[index] = info._replace(address=address)
+    return sockets
+
+
+async def _start(listeners: Sequence[Listener], jobs: "DisqueListener | None") -> None:
     for listener in listeners:
         listener.start()
-    if for_jobs is not None:
-        await for_jobs.start()
+    if jobs is not None:
+        await jobs.start()
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
@@ -400,21 +397,33 @@ def _job_limits(config: BrokerConfig) -> "Limits":
         authentication_s=config.sasl_authentication_timeout_ms / 1000,
         handshake_s=config.ssl_handshake_timeout_ms / 1000,
         max_handshakes=config.ssl_max_unfinished_handshakes,
+        max_clients_per_address=config.max_connections_per_ip,
     )
 
 
+def _entrances(
+    config: BrokerConfig, jobs: Sequence[ListenerInfo], sockets: Sequence[socket.socket]
+) -> "list[Entrance]":
+    """Where clients of jobs come in. Raises ConfigError: a certificate or key cannot be used."""
+    if not jobs:
+        return []
+    from .disque.serving import make_entrance  # noqa: PLC0415 - only where jobs are served
+
+    return [make_entrance(config, *pair) for pair in zip(jobs, sockets, strict=True)]
+
+
 def _job_listener(
-    sock: socket.socket,
-    address: Address,
+    entrances: "Sequence[Entrance]",
     broker: Broker,
     service: "DisqueService",
     budget: MemoryBudget,
 ) -> "DisqueListener":
-    from .disque.serving import make_entrance, make_listener  # noqa: PLC0415 - as above
+    from .disque.serving import make_listener  # noqa: PLC0415 - only where jobs are served
 
-    info = next(iter(broker.config.disque_listeners))
-    entrance = make_entrance(broker.config, info, sock, address)
-    return make_listener([entrance], service, _job_limits(broker.config), budget)
+    def admit(host: str) -> float:
+        return broker.connection_rates.admit(host, perf_counter())
+
+    return make_listener(entrances, service, _job_limits(broker.config), budget, admit)
 
 
 def _register_metrics(

@@ -92,7 +92,7 @@ async def running_broker(
     listening: Sequence[ListenerInfo],
     worker: Worker | None = None,
     *,
-    jobs: Address | None = None,
+    jobs: Sequence[ListenerInfo] = (),
 ) -> AsyncIterator[Broker]:
     """Open everything, and yield a broker that is ready to answer on ``listening``.
 
@@ -306,7 +306,7 @@ def _complete(
     broker: Broker,
     peers: TransactionPeers,
     detector: FailureDetector,
-    jobs: Address | None,
+    jobs: Sequence[ListenerInfo],
     stopping: AsyncExitStack,
 ) -> None:
     """Add what stands on all the rest: compaction, transactions, quotas, metrics, jobs."""
@@ -326,17 +326,19 @@ def _complete(
     if broker.authentication.takes_tokens:
         read = broker.authentication.look_after_tokens
         tasks.add("read the keys of tokens", _TOKEN_KEYS_S, read)
-    if jobs is not None:
+    if jobs:
         stopping.callback(_serve_jobs(broker, jobs).close)
 
 
-def _serve_jobs(broker: Broker, listening: Address) -> "DisqueService":
+def _serve_jobs(broker: Broker, listening: Sequence[ListenerInfo]) -> "DisqueService":
     """Have the queues of jobs, which are imported only where they are served."""
     from .disque.metrics import register_metrics as register_job_metrics  # noqa: PLC0415
     from .disque.queues import SettingsReader  # noqa: PLC0415
     from .disque.service import DisqueService, World  # noqa: PLC0415
     from .disque.serving import link_of  # noqa: PLC0415
 
+    plain, tls_address = _advertised_for_jobs(broker.config, listening)
+    address = plain or tls_address
     world = World(
         broker.metadata,
         broker.replicas,
@@ -348,9 +350,11 @@ def _serve_jobs(broker: Broker, listening: Address) -> "DisqueService":
         broker.authentication if broker.config.disque_authenticates else None,
         broker.access,
         link_of(broker.config),
+        tls_address,
     )
-    address = _advertised_for_jobs(broker.config, listening)
-    service = DisqueService(broker.config, broker.clock, broker.cluster_id, address, world)
+    service = DisqueService(
+        broker.config, broker.clock, broker.cluster_id, address or listening[0].address, world
+    )
     broker.disque = service
     broker.replicas.events.subscribe(service)
     broker.replicas.tasks.add("look after the queues of jobs", 60.0, service.look_after_queues)
@@ -406,7 +410,7 @@ async def _register(
     store: MetadataStore,
     metadata: MetadataCache,
     logs: LogManager,
-    reached: tuple[Sequence[EndpointNode], Address | None],
+    reached: tuple[Sequence[EndpointNode], Sequence[ListenerInfo]],
     machine: str,
 ) -> tuple[BrokerNode, int]:
     """Resign from what may not be true any more; only then be registered, and elected.
@@ -426,9 +430,7 @@ async def _register(
     await resign(store, metadata, node_id, _lost_records(metadata, logs, lost), is_alone=is_alone)
     remember_boot(logs.directories, boot)
     endpoints, listening_for_jobs = reached
-    jobs = None
-    if listening_for_jobs is not None:
-        jobs = _advertised_for_jobs(config, listening_for_jobs)
+    jobs, jobs_with_tls = _advertised_for_jobs(config, listening_for_jobs)
     rack, now_ms = config.broker_rack, clock.time_ms()
     registration = BrokerNode(
         endpoints[0].host,
@@ -439,6 +441,7 @@ async def _register(
         directory,
         machine=machine,
         disque=jobs,
+        disque_tls=jobs_with_tls,
         listeners=BrokerNode.listed(endpoints),
     )
     return registration, await register_broker(store, node_id, registration)
@@ -475,12 +478,16 @@ def _reachable(listening: Address) -> Address:
     return Address(host, listening.port)
 
 
-def _advertised_for_jobs(config: BrokerConfig, listening: Address) -> Address:
-    if config.advertised_disque_address is not None:
-        return config.advertised_disque_address
-    stated = config.advertised_address
-    host = stated.host if stated is not None else _reachable(listening).host
-    return Address(host, listening.port)
+def _advertised_for_jobs(
+    config: BrokerConfig, listening: Sequence[ListenerInfo]
+) -> tuple[Address | None, Address | None]:
+    """Where clients of jobs reach the broker without TLS and with it, as far as they do."""
+    stated, elsewhere = config.advertised_disque_addresses, config.advertised_address
+    found: dict[bool, Address] = {}
+    for one in listening:
+        host = elsewhere.host if elsewhere is not None else _reachable(one.address).host
+        found[one.protocol.is_encrypted] = stated.get(one.name) or Address(host, one.address.port)
+    return found.get(False), found.get(True)
 
 
 async def _unregister(store: MetadataStore, node_id: int, registration: BrokerNode) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, cast
 
@@ -27,7 +28,7 @@ class Limits(NamedTuple):
     """What the listener takes on. Times in seconds; ``idle_s`` 0: a client may be idle for ever.
 
     ``authentication_s``: how long a client may take to say who it is, where it has to.
-    ``handshake_s``, ``max_handshakes``: of TLS.
+    ``handshake_s``, ``max_handshakes``: of TLS. ``max_clients_per_address``: from one IP address.
     """
 
     max_command: int
@@ -38,6 +39,7 @@ class Limits(NamedTuple):
     authentication_s: float = 30.0
     handshake_s: float = 10.0
     max_handshakes: int = 1000
+    max_clients_per_address: int = 1 << 62
 
 
 class Identity(NamedTuple):
@@ -79,10 +81,12 @@ class DisqueListener:
         limits: Limits,
         budget: MemoryBudget,
         authentication: Authentication | None = None,
+        admit: Callable[[str], float] = lambda _: 0.0,
     ) -> None:
         """``authentication``: what clients have to say of themselves; None: nothing.
 
-        Make it in a running event loop.
+        ``admit`` counts a connection from an address, and tells for how many seconds there have
+        been too many of them. Make it in a running event loop.
         """
         self.address = entrances[0].address
         self.limits = limits
@@ -91,6 +95,8 @@ class DisqueListener:
         self._commands = commands
         self._budget = budget
         self._authentication = authentication or Authentication()
+        self._admit = admit
+        self._by_address: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._handshakes: dict[asyncio.Task[None], None] = {}  # the oldest first
@@ -150,8 +156,14 @@ class DisqueListener:
             _log.warning("too many clients: %s is turned away", connection.client.address)
             connection.turn_away(resp.error(TOO_MANY_CLIENTS))
             return
+        host = connection.client.host
+        if self._by_address[host] >= self.limits.max_clients_per_address or self._admit(host) > 0:
+            self.refused += 1
+            connection.turn_away(resp.error(TOO_MANY_CLIENTS))
+            return
         self.accepted += 1
         self._connections[connection.client.id] = connection
+        self._by_address[host] += 1
         certificate = connection.certificate()
         if certificate is not None and not self._identify(connection.client, certificate):
             connection.close("nobody follows from its certificate: see ssl.principal.mapping.rules")
@@ -166,6 +178,9 @@ class DisqueListener:
         if self._connections.pop(client.id, None) is not None:
             self._closed_sent += connection.sent_bytes
             self._closed_received += connection.received_bytes
+            self._by_address[client.host] -= 1
+            if not self._by_address[client.host]:
+                del self._by_address[client.host]
             _log.debug("client %d at %s is gone: %s", client.id, client.address, reason)
 
     def _identify(self, client: Client, certificate: bytes) -> bool:

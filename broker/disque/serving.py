@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from qbus.config import Address, BrokerConfig, ListenerInfo
+from qbus.config import BrokerConfig, ListenerInfo
 from qbus.errors import ConfigError
 
 from ..net.memory_budget import MemoryBudget
@@ -29,26 +29,25 @@ def make_listener(
     service: DisqueService,
     limits: Limits,
     budget: MemoryBudget,
+    admit: Callable[[str], float] = lambda _: 0.0,
 ) -> DisqueListener:
-    """A listener for jobs. Make it in a running event loop."""
+    """A listener for jobs; ``admit`` as there. Make it in a running event loop."""
     admin = AdminCommands(service)
     dispatcher = Dispatcher(service, admin)
-    listener = DisqueListener(entrances, dispatcher, limits, budget, service.authentication)
+    listener = DisqueListener(entrances, dispatcher, limits, budget, service.authentication, admit)
     admin.listener = listener
     admin.processed = lambda: dispatcher.processed
     service.clients = listener
     return listener
 
 
-def make_entrance(
-    config: BrokerConfig, info: ListenerInfo, sock: socket.socket, address: Address
-) -> Entrance:
-    """How clients come in at a socket that listens on ``address`` for the listener ``info``.
+def make_entrance(config: BrokerConfig, info: ListenerInfo, sock: socket.socket) -> Entrance:
+    """How clients come in at a socket that listens for the listener ``info``.
 
     Raises ConfigError: a certificate cannot be read.
     """
     if not info.protocol.is_encrypted:
-        return Entrance(sock, address)
+        return Entrance(sock, info.address)
     from qbus.security.principals import PrincipalMapper  # noqa: PLC0415 - only where TLS is used
     from qbus.security.tls import ServerTls  # noqa: PLC0415 - as above
 
@@ -57,7 +56,7 @@ def make_entrance(
     encryption = Encryption(
         ServerTls(own, info.name).context, lambda certificate: identify(mapper, certificate)
     )
-    return Entrance(sock, address, encryption)
+    return Entrance(sock, info.address, encryption)
 
 
 def identify(mapper: "PrincipalMapper", certificate: bytes) -> Identity | None:

@@ -329,10 +329,13 @@ class NetworkKeys(Settings):
     @property
     def advertised_disque_address(self) -> Address | None:
         """The address for clients of jobs, if it is configured."""
-        for one in self.advertised_listeners or ():
-            if _is_disque(one):
-                return parse_disque(one).address
-        return None
+        return next(iter(self.advertised_disque_addresses.values()), None)
+
+    @property
+    def advertised_disque_addresses(self) -> dict[str, Address]:
+        """The same for each listener for jobs, by its name."""
+        stated = map(parse_disque, filter(_is_disque, self.advertised_listeners or ()))
+        return {one.name: one.address for one in stated}
 
     @property
     def metrics_address(self) -> Address | None:
