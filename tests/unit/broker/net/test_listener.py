@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
 from struct import pack, unpack
 from typing import Any
@@ -18,11 +18,12 @@ from qbus.broker.net.connection import (
     Reply,
     TimeLimits,
 )
-from qbus.broker.net.listener import Listener, ListenerLimits, bind
+from qbus.broker.net.limits import ConnectionLimits
+from qbus.broker.net.listener import Gate, Listener, ListenerLimits, Tls, bind
 from qbus.broker.net.memory_budget import MemoryBudget
 from qbus.broker.net.peer import Peer
 from qbus.broker.net.transport import Part
-from qbus.config import Address
+from qbus.config import Address, ListenerInfo, SecurityProtocol
 from qbus.errors import WireError
 
 PATIENT = TimeLimits(idle=60, frame=60, stall=60)
@@ -37,17 +38,31 @@ def echo(_peer: Peer, frame: memoryview) -> list[Part]:
 
 
 def limits(**changes: Any) -> ListenerLimits:
-    base = ListenerLimits(
-        max_frame=1 << 20, max_connections=100, max_connections_per_ip=100, times=PATIENT
-    )
+    base = ListenerLimits(max_frame=1 << 20, max_connections=100, times=PATIENT)
     return base._replace(**changes)
 
 
 @asynccontextmanager
-async def listening(dispatch: Dispatch, budget: MemoryBudget | None = None, **changes: Any) -> Any:
+async def listening(
+    dispatch: Dispatch,
+    budget: MemoryBudget | None = None,
+    *,
+    protocol: str = "PLAINTEXT",
+    shared: ConnectionLimits | None = None,
+    gates: Sequence[Gate] = (),
+    tls: Tls | None = None,
+    **changes: Any,
+) -> Any:
     sock, address = bind(Address("127.0.0.1", 0))
     listener = Listener(
-        sock, address, dispatch, limits(**changes), budget or MemoryBudget(64 << 20)
+        sock,
+        ListenerInfo(protocol, SecurityProtocol(protocol), address),
+        dispatch,
+        limits(**changes),
+        budget or MemoryBudget(64 << 20),
+        shared=shared,
+        tls=tls,
+        gates=gates,
     )
     listener.start()
     try:
@@ -329,7 +344,7 @@ async def test_connections_above_the_limit_are_turned_away() -> None:
 
 async def test_connections_of_one_address_are_limited() -> None:
     async with (
-        listening(echo, max_connections_per_ip=1) as listener,
+        listening(echo, shared=ConnectionLimits(per_ip=1)) as listener,
         connected(listener) as first,
     ):
         async with connected(listener) as second:
@@ -339,6 +354,120 @@ async def test_connections_of_one_address_are_limited() -> None:
         async with connected(listener) as third:
             third.send(b"welcome")
             assert await third.receive() == b"welcome"
+
+
+async def test_a_gate_says_who_is_not_let_in(caplog: pytest.LogCaptureFixture) -> None:
+    asked = []
+
+    def gate(info: ListenerInfo, host: str) -> str | None:
+        asked.append((info.name, host))
+        return "it guessed passwords" if len(asked) == 1 else None
+
+    async with listening(echo, gates=[gate]) as listener:
+        async with connected(listener) as client:
+            assert await client.closed()
+        async with connected(listener) as client:
+            client.send(b"x")
+            assert await client.receive() == b"x"
+    assert asked == [("PLAINTEXT", "127.0.0.1")] * 2
+    assert warnings(caplog) == ["turned a connection from 127.0.0.1 away: it guessed passwords"]
+
+
+# Clients that have to authenticate
+
+
+def authenticate(peer: Peer, frame: memoryview) -> list[Part]:
+    """Lets in who says please, and echoes."""
+    peer.is_authenticated = peer.is_authenticated or bytes(frame) == b"please"
+    return [framed(bytes(frame[:10]))]
+
+
+async def test_before_that_only_small_requests_are_taken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with listening(
+        authenticate, protocol="SASL_PLAINTEXT", max_frame_before=1000
+    ) as listener:
+        async with connected(listener) as client:
+            client.send(bytes(1001))
+            assert await client.closed()
+        assert "1001 bytes, and the limit is 1000" in warnings(caplog)[0]
+        async with connected(listener) as client:
+            client.send(bytes(1000))
+            await client.receive()
+            client.send(b"please")
+            await client.receive()
+            client.send(bytes(500_000))
+            assert await client.receive() == bytes(10)
+
+
+async def test_where_nobody_has_to_requests_may_be_large_at_once() -> None:
+    async with listening(echo, max_frame_before=1000) as listener, connected(listener) as client:
+        client.send(bytes(5000))
+        assert len(await client.receive()) == 5000
+
+
+async def test_there_is_a_time_to_do_it_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qbus.broker.net.listener._SWEEP_SECONDS", 0.02)
+    impatient = PATIENT._replace(authentication=0.2)
+    async with (
+        listening(authenticate, protocol="SASL_PLAINTEXT", times=impatient) as listener,
+        connected(listener) as slow,
+        connected(listener) as quick,
+    ):
+        quick.send(b"please")
+        await quick.receive()
+        assert await slow.closed()
+        quick.send(b"still here")
+        assert await quick.receive() == b"still here"
+
+
+async def test_a_refusal_is_answered_before_the_connection_is_closed() -> None:
+    dispatched = []
+
+    def dispatch(peer: Peer, frame: memoryview) -> list[Part]:
+        dispatched.append(bytes(frame))
+        peer.closes_after_reply = "the password is wrong"
+        return [framed(b"no")]
+
+    async with listening(dispatch) as listener, connected(listener) as client:
+        client.send(b"let me in", b"and do this")
+        assert await client.receive() == b"no"
+        assert await client.closed()
+    assert dispatched == [b"let me in"]
+
+
+async def test_so_is_a_late_one() -> None:
+    deferred, peers = Deferred(exclusive=True), []
+
+    def dispatch(peer: Peer, frame: memoryview) -> Reply:
+        peers.append(peer)
+        return deferred(peer, frame)
+
+    async with listening(dispatch) as listener, connected(listener) as client:
+        client.send(b"let me in", b"and do this")
+        await settle()
+        peers[0].closes_after_reply = "the password is wrong"
+        deferred.futures[0].set_result(b"no")
+        assert await client.receive() == b"no"
+        assert await client.closed()
+    assert deferred.asked == [b"let me in"]
+
+
+async def test_whoever_holds_the_peer_can_close_it() -> None:
+    peers = []
+
+    def dispatch(peer: Peer, _: memoryview) -> list[Part]:
+        peers.append(peer)
+        return [framed(b"ok")]
+
+    async with listening(dispatch) as listener, connected(listener) as client:
+        client.send(b"x")
+        await client.receive()
+        peers[0].close("the user was removed")
+        assert await client.closed()
+        peers[0].close("again, which changes nothing")
+        assert listener.connections == 0
 
 
 async def test_memory_for_unfinished_requests_is_bounded_and_all_get_through() -> None:

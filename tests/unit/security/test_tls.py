@@ -1,0 +1,285 @@
+"""Contexts for TLS: what they insist on, and certificates that change under a running server."""
+
+import logging
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from qbus.errors import ConfigError
+from qbus.security.client import ClientSecurity
+from qbus.security.tls import ServerTls, client_context, server_context
+from tests.support.certificates import Certificates
+
+SECRET = "letmein-7731"
+
+
+@dataclass
+class Settings:
+    """What a server is configured with."""
+
+    ssl_keystore_location: str | None = None
+    ssl_certificate_location: str | None = None
+    ssl_key_location: str | None = None
+    ssl_key_password: str | None = None
+    ssl_truststore_location: str | None = None
+    ssl_client_auth: str = "none"
+    ssl_enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    ssl_cipher_suites: tuple[str, ...] = ()
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path / "ca")
+
+
+@pytest.fixture
+def settings(certificates: Certificates) -> Settings:
+    return Settings(ssl_keystore_location=str(certificates.server()))
+
+
+def shake_hands(
+    server: ssl.SSLContext, client: ssl.SSLContext, host: str = "localhost"
+) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """A handshake in memory; the two ends, or what the first of them fails with."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = server.wrap_bio(to_server, to_client, server_side=True)
+    theirs = client.wrap_bio(to_client, to_server, server_hostname=host)
+    for _ in range(6):
+        for end in (theirs, ours):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    return ours, theirs
+
+
+def trusting(certificates: Certificates, **more: str) -> ClientSecurity:
+    return ClientSecurity(protocol="SSL", ssl_ca_location=str(certificates.ca), **more)
+
+
+def test_the_latest_version_is_spoken(settings: Settings, certificates: Certificates) -> None:
+    ours, _ = shake_hands(server_context(settings), client_context(trusting(certificates)))
+    assert ours.version() == "TLSv1.3"
+    assert ours.compression() is None
+
+
+def test_versions_can_be_chosen(settings: Settings, certificates: Certificates) -> None:
+    settings.ssl_enabled_protocols = ("TLSv1.2",)
+    settings.ssl_cipher_suites = (
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+        "TLS_AES_128_GCM_SHA256",
+    )
+    ours, _ = shake_hands(server_context(settings), client_context(trusting(certificates)))
+    assert ours.version() == "TLSv1.2"
+    cipher = ours.cipher()
+    assert cipher is not None
+    assert cipher[0] == "ECDHE-ECDSA-AES128-GCM-SHA256"
+
+
+def test_nothing_older_than_1_2(settings: Settings, certificates: Certificates) -> None:
+    old = client_context(trusting(certificates))
+    with pytest.warns(DeprecationWarning, match="TLSv1 is deprecated"):
+        old.minimum_version = ssl.TLSVersion.TLSv1
+    with pytest.warns(DeprecationWarning, match=r"TLSv1_1 is deprecated"):
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+    old.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.raises(ssl.SSLError, match="UNSUPPORTED_PROTOCOL"):
+        shake_hands(server_context(settings), old)
+
+
+def test_certificate_and_key_may_lie_apart(tmp_path: Path, certificates: Certificates) -> None:
+    both = certificates.server().read_text()
+    at = both.index("-----BEGIN CERTIFICATE")
+    (tmp_path / "key.pem").write_text(both[:at])
+    (tmp_path / "chain.pem").write_text(both[at:])
+    apart = Settings(
+        ssl_certificate_location=str(tmp_path / "chain.pem"),
+        ssl_key_location=str(tmp_path / "key.pem"),
+    )
+    shake_hands(server_context(apart), client_context(trusting(certificates)))
+
+
+def test_a_key_may_have_a_password(certificates: Certificates) -> None:
+    path = str(certificates.with_password("locked", SECRET))
+    server_context(Settings(ssl_keystore_location=path, ssl_key_password=SECRET))
+    for password, why in ((None, "needs ssl.key.password"), ("wrong-one", "password is wrong")):
+        with pytest.raises(ConfigError, match=why) as refused:
+            server_context(Settings(ssl_keystore_location=path, ssl_key_password=password))
+        assert "wrong-one" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"\xfe\xed\xfe\xed\x00\x00\x00\x02", "keytool -importkeystore"),
+        (b"\x30\x82\x0a\x00", "openssl pkcs12 -in"),
+        (b"-----BEGIN NONSENSE-----\n", "expected a private key and its certificate chain in PEM"),
+        (None, "No such file"),
+    ],
+)
+def test_what_is_no_certificate_is_refused(tmp_path: Path, content: bytes | None, why: str) -> None:
+    path = tmp_path / "store"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError) as refused:
+        server_context(Settings(ssl_keystore_location=str(path)))
+    assert str(refused.value).startswith(f"ssl.keystore.location={path}: ")
+    assert why in str(refused.value)
+
+
+def test_a_key_of_another_certificate_is_refused(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    one, other = certificates.server("one").read_text(), certificates.server("other").read_text()
+    at = one.index("-----BEGIN CERTIFICATE")
+    (tmp_path / "mixed.pem").write_text(other[: other.index("-----BEGIN CERTIFICATE")] + one[at:])
+    with pytest.raises(ConfigError, match="does not belong"):
+        server_context(Settings(ssl_keystore_location=str(tmp_path / "mixed.pem")))
+
+
+def test_suites_that_nobody_knows_are_refused(settings: Settings) -> None:
+    settings.ssl_cipher_suites = ("TLS_NULL_WITH_NULL_NULL",)
+    with pytest.raises(ConfigError, match=r"ssl\.cipher\.suites=TLS_NULL_WITH_NULL_NULL"):
+        server_context(settings)
+
+
+# Clients
+
+
+def test_a_client_checks_the_host_name(settings: Settings, certificates: Certificates) -> None:
+    server = server_context(settings)
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        shake_hands(server, client_context(trusting(certificates)), "elsewhere.example")
+
+
+def test_that_is_given_up_only_with_a_warning(
+    settings: Settings, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    unchecked = ClientSecurity(
+        protocol="SSL", ssl_ca_location=str(certificates.ca), check_hostname=False
+    )
+    shake_hands(server_context(settings), client_context(unchecked), "elsewhere.example")
+    assert "ssl.endpoint.identification.algorithm=none" in caplog.text
+
+
+def test_a_client_trusts_no_other_authority(settings: Settings, tmp_path: Path) -> None:
+    other = Certificates(tmp_path / "other")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(server_context(settings), client_context(trusting(other)))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(server_context(settings), client_context(ClientSecurity(protocol="SSL")))
+
+
+def test_a_client_is_who_its_certificate_says(
+    settings: Settings, certificates: Certificates
+) -> None:
+    settings.ssl_client_auth = "required"
+    settings.ssl_truststore_location = str(certificates.ca)
+    alice = trusting(certificates, ssl_certificate_location=str(certificates.client("alice")))
+    ours, _ = shake_hands(server_context(settings), client_context(alice))
+    subject = dict(part[0] for part in (ours.getpeercert() or {})["subject"])
+    assert subject == {"commonName": "alice"}
+
+
+def test_a_client_without_a_certificate_is_refused_where_it_needs_one(
+    settings: Settings, certificates: Certificates
+) -> None:
+    settings.ssl_client_auth = "required"
+    settings.ssl_truststore_location = str(certificates.ca)
+    with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
+        shake_hands(server_context(settings), client_context(trusting(certificates)))
+
+
+@pytest.mark.parametrize("kind", ["expired", "of another authority"])
+@pytest.mark.parametrize("auth", ["requested", "required"])
+def test_a_client_with_a_wrong_certificate_is_refused(
+    settings: Settings, certificates: Certificates, tmp_path: Path, kind: str, auth: str
+) -> None:
+    settings.ssl_client_auth = auth
+    settings.ssl_truststore_location = str(certificates.ca)
+    path = certificates.expired()
+    if kind == "of another authority":
+        path = Certificates(tmp_path / "other").client("mallory")
+    wrong = trusting(certificates, ssl_certificate_location=str(path))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(server_context(settings), client_context(wrong))
+
+
+def test_a_context_made_elsewhere_is_used_as_it_is() -> None:
+    own = ssl.create_default_context()
+    assert client_context(ClientSecurity(protocol="SSL", ssl_context=own)) is own
+
+
+def test_a_clients_files_are_named_when_they_cannot_be_read(tmp_path: Path) -> None:
+    missing = ClientSecurity(protocol="SSL", ssl_ca_location=str(tmp_path / "no.pem"))
+    with pytest.raises(ConfigError, match=r"ssl\.ca\.location=.*no\.pem: No such file"):
+        client_context(missing)
+
+
+# Certificates that change
+
+
+class Served:
+    """A server whose clock and files the test changes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.now = 0.0
+        self.tls = ServerTls(settings, "OUTSIDE", clock=lambda: self.now)
+
+    def serial(self, certificates: Certificates) -> str:
+        """What tells the certificates apart that a new connection gets."""
+        _, theirs = shake_hands(self.tls.context(), client_context(trusting(certificates)))
+        return str((theirs.getpeercert() or {})["serialNumber"])
+
+
+def test_a_changed_certificate_is_used_within_a_second(
+    settings: Settings, certificates: Certificates
+) -> None:
+    served = Served(settings)
+    former = served.serial(certificates)
+    path = Path(settings.ssl_keystore_location or "")
+    certificates.replace(path, certificates.server("renewed"))
+    assert served.serial(certificates) == former  # nobody has looked
+    served.now += 1.0
+    renewed = served.serial(certificates)
+    assert renewed != former
+    served.now += 5.0
+    assert served.serial(certificates) == renewed
+    assert (served.tls.reloads, served.tls.failed_reloads) == (1, 0)
+
+
+def test_the_operator_can_have_it_read_at_once(
+    settings: Settings, certificates: Certificates
+) -> None:
+    served = Served(settings)
+    former = served.serial(certificates)
+    path = Path(settings.ssl_keystore_location or "")
+    certificates.replace(path, certificates.server("renewed"))
+    assert served.tls.reload()
+    assert served.serial(certificates) != former
+
+
+@pytest.mark.parametrize("how", ["torn", "gone"])
+def test_what_cannot_be_read_changes_nothing_and_is_told_once(
+    settings: Settings, certificates: Certificates, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    served = Served(settings)
+    former = served.serial(certificates)
+    path = Path(settings.ssl_keystore_location or "")
+    whole = path.read_bytes()
+    if how == "torn":
+        path.write_bytes(whole[:100])
+    else:
+        path.unlink()
+    for _ in range(3):
+        served.now += 1.0
+        assert served.serial(certificates) == former
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(told) == 1
+    assert "OUTSIDE" in told[0]
+    assert str(path) in told[0]
+    certificates.replace(path, certificates.server("renewed"))
+    served.now += 1.0
+    assert served.serial(certificates) != former
