@@ -3,6 +3,7 @@
 Each target takes any bytes and may end in no error but the ones it names.
 """
 
+import json
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,11 +13,12 @@ from typing import Any
 import atheris
 
 with atheris.instrument_imports(include=["qbus"]):
+    from qbus.broker.authentication.tokens import TokenRules, TokenVerifier, read_key_set
     from qbus.broker.disque import options as job_options
     from qbus.broker.disque.errors import CommandError
     from qbus.broker.disque.resp import CommandParser, ProtocolError
     from qbus.broker.net.frames import RequestFrames
-    from qbus.errors import WireError
+    from qbus.errors import AuthenticationError, WireError
     from qbus.jobs import parse_id, queue_of, read_options, topic_of
     from qbus.records import (
         HEADER_SIZE,
@@ -29,6 +31,8 @@ with atheris.instrument_imports(include=["qbus"]):
         plain,
         pure,
     )
+    from qbus.security.sasl import parse_bearer, parse_plain
+    from qbus.security.scram import ScramClient, ScramCredential, ScramMechanism, ScramServer
     from qbus.wire import API, ApiKey, decode, decode_request_header, encode, lean
 
 _CRC = slice(17, 21)
@@ -186,6 +190,48 @@ def jobs(data: bytes) -> None:
         assert queue_of(topic_of(data)) == data
 
 
+_SCRAM = ScramMechanism.SHA_256
+_CREDENTIAL = ScramCredential(b"salt", bytes(32), bytes(32), 4096)
+
+
+def sasl(data: bytes) -> None:
+    """Messages of each mechanism, of clients and of servers: nobody gets in by any of them."""
+    with suppress(AuthenticationError):
+        assert all(parse_plain(data))
+    with suppress(AuthenticationError):
+        assert parse_bearer(data).token
+    first, _, last = data.partition(b"\n")
+    server = ScramServer(_SCRAM, lambda _: _CREDENTIAL, "server")
+    with suppress(AuthenticationError):
+        server.step(first)
+        server.step(last)
+    assert not server.is_complete
+    client = ScramClient(_SCRAM, "user", "password", "client")
+    with suppress(AuthenticationError):
+        client.answer(first)
+        client.answer(last)
+    assert not client.is_complete
+    with suppress(ValueError):
+        text = str(data, "latin-1")
+        assert ScramCredential.decode(ScramCredential.decode(text).encode())
+
+
+class _NoKeys:
+    """Knows the keys of a key set that signs nothing."""
+
+    def find(self, kid: str | None) -> list[Any]:
+        return [] if kid else read_key_set({"keys": []})
+
+
+def tokens(data: bytes) -> None:
+    """JSON Web Tokens, and key sets."""
+    with suppress(AuthenticationError):
+        TokenVerifier(TokenRules(), _NoKeys()).verify(str(data, "latin-1"))
+        raise AssertionError("a token that nobody signed")
+    with suppress(ValueError, RecursionError):
+        read_key_set(json.loads(data))
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "request": request,
     "lean_request": lean_request,
@@ -196,6 +242,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "frames": frames,
     "resp": resp,
     "jobs": jobs,
+    "sasl": sasl,
+    "tokens": tokens,
 }
 
 if __name__ == "__main__":

@@ -40,6 +40,17 @@ def seeds() -> dict[str, list[bytes]]:
             b"86400,300,0,1,00000000",
             b"in out all none state bcast",
         ],
+        "sasl": [
+            b"\0user\0password",
+            b"n,,\x01auth=Bearer a.b.c\x01\x01",
+            b"n,a=user,n=user,r=abc\nc=biws,r=abcserver,p=AAAA",
+            b"r=clientserver,s=c2FsdA==,i=4096\nv=AAAA",
+            b"salt=AAAA,stored_key=AAAA,server_key=AAAA,iterations=4096",
+        ],
+        "tokens": [
+            b"eyJhbGciOiJSUzI1NiIsImtpZCI6Im9uZSJ9.eyJzdWIiOiJhbGljZSJ9.AAAA",
+            b'{"keys": [{"kty": "RSA", "kid": "one", "n": "AQAB", "e": "AQAB", "use": "sig"}]}',
+        ],
         "frames": [pack(">i", 5) + b"hello" + pack(">i", 300) + bytes(300)],
     }
 
