@@ -271,8 +271,7 @@ class Authentication:
         return PlainExchange(check)
 
     def _may_try(self, host: str, user: str) -> bool:
-        now = asyncio.get_running_loop().time()
-        return self.credentials.is_own(user) or self.attempts.may_try(host, user, now)
+        return self.attempts.may_try(host, user, asyncio.get_running_loop().time())
 
     async def _check_password(
         self, host: str, user: str, password: str, *, counts: bool = True

@@ -8,6 +8,7 @@ and a changed credential has another digest. The password is never kept.
 
 import asyncio
 import hmac
+import os
 import secrets
 from collections import OrderedDict, deque
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from qbus.security.scram import ScramCredential, ScramMechanism
 
 from .attempts import network_of
 
-_THREADS: Final = 2
+_THREADS: Final = max(1, min(4, (os.cpu_count() or 1) // 2))  # others want processors, too
 _MAX_WAITING: Final = 2000
 _MAX_WAITING_OF_ONE: Final = 500
 _MAX_REMEMBERED: Final = 10_000

@@ -174,16 +174,19 @@ def test_a_removed_user_is_disconnected(broker: SaslBroker) -> None:
 
 
 def test_a_session_ends_that_is_not_renewed(tmp_path: Path) -> None:
-    with SaslBroker(tmp_path, **{"connections.max.reauth.ms": 300}) as broker:
-        with RawClient(broker.port) as raw, RawClient(broker.port) as lazy:
-            for one in (raw, lazy):
-                answer = log_in(one, ScramClient(SHA_256, ADMIN, ADMIN_PASSWORD))
-                assert answer.session_lifetime_ms == 300
-            time.sleep(0.4)
-            assert log_in(raw, ScramClient(SHA_256, ADMIN, ADMIN_PASSWORD)).error_code == 0
-            assert raw.is_served()
-            lazy.send_frame(pack(">hhihi", ApiKey.METADATA, 1, 2, -1, -1))
-            assert lazy.is_closed()
+    with (
+        SaslBroker(tmp_path, **{"connections.max.reauth.ms": 300}) as broker,
+        RawClient(broker.port) as raw,
+        RawClient(broker.port) as lazy,
+    ):
+        for one in (raw, lazy):
+            answer = log_in(one, ScramClient(SHA_256, ADMIN, ADMIN_PASSWORD))
+            assert answer.session_lifetime_ms == 300
+        time.sleep(0.4)
+        assert log_in(raw, ScramClient(SHA_256, ADMIN, ADMIN_PASSWORD)).error_code == 0
+        assert raw.is_served()
+        lazy.send_frame(pack(">hhihi", ApiKey.METADATA, 1, 2, -1, -1))
+        assert lazy.is_closed()
 
 
 @pytest.mark.parametrize("guesses", [1000, pytest.param(10_000, marks=pytest.mark.nightly)])
