@@ -30,6 +30,7 @@ from perf import (
     scaling,
     sdk,
     sdk_forms,
+    security,
     spark,
     spark_start,
     throughput,
@@ -75,6 +76,8 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     **{f"queues-{name}": partial(queues.run, peers=(name,)) for name in job_queues.NAMES},
     "queues-workers": partial(queues.run, processes=2),
     "abuse": abuse.run,
+    "security": security.run,
+    "security-cost": security.run_cost,
     "agent": agent.run,
     "agent-delay": agent_delay.run,
     "cluster": cluster.run,
@@ -90,6 +93,7 @@ PARTS = {
     *(f"delay-{name}" for name in schedulers.NAMES),
     *(f"delay-exact-{name}" for name in delay_exact.SENDERS),
     *(f"queues-{name}" for name in (*job_queues.NAMES, "workers")),
+    "security-cost",
 }
 
 

@@ -55,9 +55,18 @@ def end_offset(bootstrap: str, topic: str, partitions: int = 1) -> int:
 
 
 def produce(
-    bootstrap: str, topic: str, count: int, size: int, acks: str = "all", compression: str = "none"
+    bootstrap: str,
+    topic: str,
+    count: int,
+    size: int,
+    acks: str = "all",
+    compression: str = "none",
+    client: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Send ``count`` values of ``size`` bytes as fast as they are taken; MB/s and records/s."""
+    """Send ``count`` values of ``size`` bytes as fast as they are taken; MB/s and records/s.
+
+    ``client``: further settings of the client.
+    """
     from confluent_kafka import KafkaException, Producer
 
     failed = 0
@@ -73,6 +82,7 @@ def produce(
             "compression.type": compression,
             "queue.buffering.max.messages": 500_000,
             "queue.buffering.max.kbytes": 1 << 20,
+            **(client or {}),
         }
     )
     producer.list_topics(topic, timeout=30)
@@ -122,9 +132,17 @@ def transact(bootstrap: str, topic: str, records: int, size: int, seconds: float
 
 
 def consume(
-    bootstrap: str, topic: str, count: int, partitions: int = 1, start: int = 0
+    bootstrap: str,
+    topic: str,
+    count: int,
+    partitions: int = 1,
+    start: int = 0,
+    client: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Read ``count`` records from offset ``start`` on; MB/s of values and records/s."""
+    """Read ``count`` records from offset ``start`` on; MB/s of values and records/s.
+
+    ``client``: further settings of the client.
+    """
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -134,6 +152,7 @@ def consume(
             "enable.auto.commit": False,
             "queued.max.messages.kbytes": 1 << 20,
             "queued.min.messages": 1_000_000,
+            **(client or {}),
         }
     )
     consumer.list_topics(topic, timeout=30)
