@@ -6,7 +6,7 @@ from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode, QbusError
 from qbus.service.backoff import backoff_delay
 
-from ..errors import ClientClosed, RequestTimedOut
+from ..errors import ClientClosed, NotSafe, RequestTimedOut
 from ..net.cluster import Cluster
 from ..net.trouble import USUAL_S
 from .accumulator import Accumulator
@@ -165,6 +165,9 @@ class BatchCompleter:
 
     def _drop(self, batches: list[Batch], error: Exception) -> None:
         for batch in batches:
+            if isinstance(error, NotSafe):  # what a spool keeps is delivered once that is corrected
+                self._abandon(batch, error)
+                continue
             batch.is_given_up = True
             self._complete(batch, error)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextvars import Context, copy_context
 from typing import Any
 
@@ -12,7 +12,7 @@ from qbus.wire import ApiKey
 from qbus.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from qbus.wire.messages.produce import ProduceRequest, ProduceResponse
 
-from ..errors import ClientClosed, ConnectionFailed, RequestTimedOut, check
+from ..errors import ClientClosed, ConnectionFailed, NotSafe, RequestTimedOut, check
 from ..net.cluster import Cluster
 from ..net.connection import Connection, PendingAnswer
 from ..types import TopicPartition
@@ -207,7 +207,9 @@ class Sender:
             check(response.error_code)
             self._planner.identity = ProducerIdentity(response.producer_id, response.producer_epoch)
         except QbusError as error:
-            if not error.retriable:
+            if isinstance(error, NotSafe):  # corrected perhaps before the next send
+                self._completer.drop(error)
+            elif not error.retriable:
                 self._completer.fail(error)
                 return
             self._note(self._accumulator.active, error)
@@ -220,7 +222,7 @@ class Sender:
             self._cluster.metadata.forget(topics)
             await self._cluster.need(topics)
         except QbusError as error:
-            self._note((key for key in self._accumulator.active if key.topic in topics), error)
+            self._refused(topics, error)
         else:
             for topic in topics:
                 refused = self._cluster.metadata.errors.get(topic)
@@ -327,6 +329,13 @@ class Sender:
         node.failed(self._clock.monotonic())
         topics = self._planner.led_by(node)
         self._cluster.metadata.forget(topics)
+        self._refused(topics, error)
+
+    def _refused(self, topics: Collection[str], error: QbusError) -> None:
+        """Note why batches for ``topics`` cannot be sent now; give them up if no wait helps."""
+        if isinstance(error, NotSafe):
+            for topic in topics:
+                self._completer.refuse_topic(topic, error)
         self._note((key for key in self._accumulator.active if key.topic in topics), error)
 
     def _note(self, keys: Iterable[Any], error: QbusError) -> None:

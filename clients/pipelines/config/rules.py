@@ -5,6 +5,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from qbus.errors import ConfigError
+from qbus.security.secret import is_reference, is_secret
 from qbus.service.toml import Rule
 from qbus.service.toml.rules import as_table, as_text, checked, listed, plain, real, topic
 
@@ -102,12 +104,17 @@ def columns() -> Rule:
 
 
 def options() -> Rule:
-    """Options by name, as texts."""
+    """Options by name, as texts; secrets are elsewhere."""
 
-    def read(raw: Any) -> tuple[tuple[str, str], ...]:
-        return tuple((key, _option(value)) for key, value in as_table(raw).items())
+    def read(raw: Any, place: str) -> tuple[tuple[str, str], ...]:
+        found = tuple((key, _option(value)) for key, value in as_table(raw).items())
+        for key, value in found:
+            if key.startswith("kafka.") and is_secret(key) and not is_reference(value):
+                expected = "expected file:PATH or env:NAME, not the secret itself"
+                raise ConfigError(f'{place}."{key}": {expected}')
+        return found
 
-    return plain('a table of options, such as {"kafka.request.timeout.ms" = 30000}', read, dict)
+    return Rule('a table of options, such as {"kafka.request.timeout.ms" = 30000}', read, dict)
 
 
 def types() -> Rule:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qbus.clients.errors import RequestTimedOut, api_error
+from qbus.clients.errors import AuthenticationFailed, RequestTimedOut, TlsFailed, api_error
 from qbus.clients.spark.cluster_options import ClusterOptions
 from qbus.clients.spark.connections import Connections
 from qbus.clients.spark.errors import NotReached
@@ -30,7 +30,13 @@ def test_an_error_of_a_broker_is_an_answer(connected: Connections) -> None:
     async def not_ready() -> None:
         raise RequestTimedOut("not done in 1 s") from api_error(ErrorCode.LEADER_NOT_AVAILABLE)
 
-    for coroutine in (refused(), not_ready()):
+    async def not_trusted() -> None:
+        raise TlsFailed("b:1: its certificate is not trusted")
+
+    async def not_known() -> None:
+        raise RequestTimedOut("not done in 1 s") from AuthenticationFailed("b:1: no", "PLAIN")
+
+    for coroutine in (refused(), not_ready(), not_trusted(), not_known()):
         with pytest.raises(ApiError) as raised:
             connected.ask(coroutine)
         assert not isinstance(raised.value, NotReached)

@@ -134,3 +134,25 @@ def test_a_refused_file_is_named(tmp_path: Path) -> None:
     path.write_text("x = 1")
     with pytest.raises(ConfigError, match=r"mirror\.toml: x: no such field"):
         load(path)
+
+
+def test_each_side_has_its_own_security() -> None:
+    text = (
+        TOP
+        + TARGET
+        + '[target.security]\nprotocol = "SSL"\nssl.ca.location = "/b.pem"\n'
+        + SOURCE
+        + 'security.protocol = "SASL_PLAINTEXT"\nsecurity.sasl.mechanism = "PLAIN"\n'
+        + 'security.sasl.username = "mirror"\nsecurity.sasl.password = "env:MIRROR"\n'
+    )
+    link = only_link(text)
+    assert dict(link.target_security.stated)["ssl.ca.location"] == "/b.pem"
+    assert dict(link.source_security.stated)["sasl.username"] == "mirror"
+    plain = only_link(GOOD)
+    assert plain.source_security.security().protocol == "PLAINTEXT"
+
+
+def test_a_password_is_never_in_a_configuration() -> None:
+    with pytest.raises(ConfigError, match=r"target\.security\.sasl\.password: expected") as caught:
+        read(TOP + TARGET + '[target.security]\nsasl.password = "hunter2"\n' + SOURCE)
+    assert "hunter2" not in str(caught.value)

@@ -266,3 +266,35 @@ def test_options_of_spark_and_of_the_source_are_texts() -> None:
         source={"topics": ["a"], "options": {"minPartitions": 8, "failOnDataLoss": False}}
     )
     assert dict(config.source.options) == {"minPartitions": "8", "failOnDataLoss": "false"}
+
+
+def test_a_secured_cluster_and_another_one_for_results() -> None:
+    config = stats(
+        security={"protocol": "SSL", "ssl.ca.location": "/ca.pem"},
+        output={
+            "topic": "results",
+            "bootstrap": "other:9093",
+            "security": {"file": "/etc/qbus/other.properties"},
+        },
+    )
+    assert dict(config.security.stated)["security.protocol"] == "SSL"
+    assert dict(config.output.security.stated) == {"file": "/etc/qbus/other.properties"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"security": {"sasl.password": "hunter2"}},
+        {"source": {"topics": ["a"], "options": {"kafka.sasl.jaas.config": "hunter2"}}},
+        {"output": {"topic": "r", "options": {"kafka.sasl.password": "hunter2"}}},
+    ],
+)
+def test_a_secret_is_elsewhere(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="expected file:PATH or env:NAME") as caught:
+        stats(**given)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_security_of_results_needs_a_cluster_of_their_own() -> None:
+    with pytest.raises(ConfigError, match=r"output\.security: expected output\.bootstrap"):
+        stats(output={"topic": "results", "security": {"file": "/etc/p"}})
