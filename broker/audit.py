@@ -266,6 +266,10 @@ class AuditLog:
             self._unwritten += len(events)
             self._say(f"the disk does not take it ({error.strerror}): make room")
             return False
+        except Exception:  # noqa: BLE001 - a defect in one event must not end the log
+            self._unwritten += len(events)
+            _log.exception("%s lost %d events by a defect", self._name, len(events))
+            return False
         self.written += len(events)
         return True
 

@@ -140,15 +140,14 @@ async def read_acls(store: MetadataStore, paths: Collection[str] | None = None) 
         found = {pattern: [] for pattern in patterns}
     for path, node in nodes.items():
         pattern = pattern_at(path)
-        if pattern is not None:
+        # A node without data may have been made for the sake of one below it.
+        if pattern is not None and (node.data or not await store.children(path)):
             found[pattern] = _joined(pattern, found.get(pattern, []), node)
     return found
 
 
 def _joined(pattern: Pattern, known: list[Entry] | None, node: Node) -> list[Entry] | None:
     """The rules of a pattern that has another node with some; None if one cannot be read."""
-    if not node.data and not known:  # of a parent that was made with a child
-        return known
     try:
         decoded = decode_acls(node.data)
     except MalformedNode:

@@ -81,6 +81,8 @@ def _config_of(
         "metrics.listen": "",
     }
     if number:
+        if config.qbus_audit_log_path:
+            changes["qbus.audit.log.path"] = f"{config.qbus_audit_log_path}.worker-{number + 1}"
         changes["log.dirs"] = [f"{one}/{DIRECTORY}/{number + 1}" for one in config.log_dirs]
         if config.advertised_listeners:
             changes["advertised.listeners"] = [

@@ -1,0 +1,77 @@
+"""Which configurations restrict what, and who counts as a broker."""
+
+from pathlib import Path
+
+import pytest
+
+from qbus.broker.authorization.setup import broker_principals, open_access
+from qbus.broker.net.peer import Principal
+from qbus.config import BrokerConfig
+from qbus.errors import ConfigError
+from qbus.security.acls import AclIndex, Operation, Resource, ResourceType
+
+SASL = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:9092",
+    "security.inter.broker.protocol": "SASL_PLAINTEXT",
+    "sasl.inter.broker.username": "brokers",
+    "sasl.inter.broker.password": "secret",
+}
+
+
+@pytest.mark.parametrize(
+    ("static", "restricts"),
+    [
+        ({}, False),
+        ({"authorizer.class.name": "acl"}, True),
+        ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, True),
+        (SASL, True),
+        ({**SASL, "authorizer.class.name": "none"}, False),
+    ],
+)
+def test_rules_count_where_clients_authenticate_or_it_is_said(
+    static: dict[str, object], restricts: bool
+) -> None:
+    access = open_access(BrokerConfig(static), AclIndex())
+    assert (access.authorizer is not None) is restricts
+    assert access.is_restricted is restricts
+    access.close()
+
+
+def test_the_brokers_own_user_is_a_super_user() -> None:
+    rules = AclIndex()
+    access = open_access(BrokerConfig(SASL), rules)
+    brokers = Principal("User", "brokers")
+    assert access.is_broker(brokers)
+    cluster = Resource(ResourceType.CLUSTER, "kafka-cluster")
+    assert access.allows(brokers, "10.0.0.1", Operation.CLUSTER_ACTION, cluster)
+    other = Principal("User", "others")
+    assert not access.allows(other, "10.0.0.1", Operation.CLUSTER_ACTION, cluster)
+
+
+def test_on_an_open_listener_nobody_is_a_broker() -> None:
+    assert broker_principals(BrokerConfig({})) == frozenset()
+
+
+def test_super_users_are_separated_by_semicolons() -> None:
+    config = BrokerConfig({"super.users": " User:alice; User:CN=a,O=b ;"})
+    assert config.super_user_principals == {"User:alice", "User:CN=a,O=b"}
+
+
+@pytest.mark.parametrize("text", ["alice", "User:", ":alice", "User:alice;bob"])
+def test_what_is_no_principal_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"super\.users"):
+        BrokerConfig({"super.users": text})
+
+
+def test_an_audit_log_that_cannot_be_written_keeps_a_broker_from_starting(tmp_path: Path) -> None:
+    config = BrokerConfig({"qbus.audit.log.path": str(tmp_path / "missing" / "audit.log")})
+    with pytest.raises(ConfigError, match=r"qbus\.audit\.log\.path.*No such file.*leave it empty"):
+        open_access(config, AclIndex())
+
+
+def test_an_audit_log_alone_restricts_nothing(tmp_path: Path) -> None:
+    config = BrokerConfig({"qbus.audit.log.path": str(tmp_path / "audit.log")})
+    access = open_access(config, AclIndex())
+    alice = Principal("User", "alice")
+    assert access.allows(alice, "10.0.0.1", Operation.READ, Resource(ResourceType.TOPIC, "orders"))
+    access.close()
