@@ -35,9 +35,7 @@ def test_any_name_has_a_path_of_its_own(user: str, client_id: str) -> None:
     assert entity.place.count("/") == 3
 
 
-@pytest.mark.parametrize(
-    "place", ["", "users", "topics/t", "users/a/b/c", "users/a/clients"]
-)
+@pytest.mark.parametrize("place", ["", "users", "topics/t", "users/a/b/c", "users/a/clients"])
 def test_other_nodes_are_nobodys(place: str) -> None:
     assert QuotaEntity.at(place) is None
 

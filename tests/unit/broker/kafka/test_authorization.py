@@ -41,11 +41,13 @@ from qbus.wire.messages import (
     create_topics,
     delete_acls,
     delete_records,
+    delete_topics,
     describe_configs,
     describe_delayed,
     describe_producers,
     describe_share_group_offsets,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     incremental_alter_configs,
     list_offsets,
@@ -58,7 +60,7 @@ from qbus.wire.messages import (
     txn_offset_commit,
     write_txn_markers,
 )
-from tests.support.logs import batch
+from tests.support.logs import batch, transactional
 
 ORDERS = topic("orders")
 READERS = group("readers")
@@ -782,3 +784,200 @@ async def test_without_an_authorizer_everything_is_allowed(broker: Broker) -> No
     (case,) = (case for case in CASES if case.key is ApiKey.PRODUCE)
     response = await ask(broker, None, case.key, case.version, case.request)
     assert errors_in(response) == set()
+
+
+# What a client is not told
+
+ALL_BUT_TOPICS: tuple[Asked, ...] = (
+    (Operation.ALL, READERS),
+    (Operation.ALL, TX),
+    (Operation.IDEMPOTENT_WRITE, CLUSTER),
+)
+
+
+def renamed(part: Any, former: str, name: str) -> Any:
+    """A copy of a request or a response with another topic in it."""
+    if isinstance(part, list):
+        return [renamed(one, former, name) for one in part]
+    if isinstance(part, dict):
+        return {key: renamed(one, former, name) for key, one in part.items()}
+    if isinstance(part, Struct):
+        names = vars(type(part))["__slots__"]
+        return type(part)(**{one: renamed(getattr(part, one), former, name) for one in names})
+    return name if part == former else part
+
+
+NAMING = [case for case in CASES if renamed(case.request, "orders", "absent") != case.request]
+
+
+@pytest.mark.parametrize("case", NAMING, ids=lambda case: f"{case.key.name}-{case.needs[0].name}")
+async def test_nobody_learns_whether_a_topic_exists_that_one_may_not_describe(
+    broker: Broker, case: Case
+) -> None:
+    answers = []
+    for name in ("orders", "absent"):
+        request = renamed(case.request, "orders", name)
+        denying = Denying(*ALL_BUT_TOPICS)
+        answer = await ask(broker, denying, case.key, case.version, request)
+        answers.append(renamed(answer, name, "orders"))
+    assert answers[0] == answers[1]
+
+
+async def test_a_topic_deleted_by_its_id_keeps_its_name_from_who_may_not_describe_it(
+    broker: Broker,
+) -> None:
+    topic_id = broker.metadata.topics["orders"].id
+    wanted = delete_topics.DeleteTopicState(name=None, topic_id=topic_id)
+    names = []
+    for allowed in ((), ((Operation.DESCRIBE, ORDERS),)):
+        response: Any = await ask(
+            broker, Denying(*allowed), ApiKey.DELETE_TOPICS, 6, {"topics": [wanted]}
+        )
+        (result,) = response.responses
+        assert result.error_code == TOPIC_DENIED
+        names.append(result.name)
+    assert names == [None, "orders"]
+
+
+async def test_metadata_by_id_tell_no_name(broker: Broker) -> None:
+    topic_id = broker.metadata.topics["orders"].id
+    wanted = metadata.MetadataRequestTopic(name=None, topic_id=topic_id)
+    response: Any = await ask(broker, Denying(), ApiKey.METADATA, 12, {"topics": [wanted]})
+    (result,) = response.topics
+    assert (result.error_code, result.name, result.partitions) == (TOPIC_DENIED, None, [])
+
+
+async def test_a_topic_is_not_created_for_who_may_not_describe_it(broker: Broker) -> None:
+    request = {"topics": [metadata.MetadataRequestTopic(name="new-topic")]}
+    may_create = Denying((Operation.CREATE, CLUSTER))
+    response = await ask(broker, may_create, ApiKey.METADATA, 8, request)
+    assert errors_in(response) == {TOPIC_DENIED}
+    assert "new-topic" not in broker.metadata.topics
+    may = Denying((Operation.CREATE, CLUSTER), (Operation.DESCRIBE, topic("new-topic")))
+    assert errors_in(await ask(broker, may, ApiKey.METADATA, 8, request)) == set()
+    assert "new-topic" in broker.metadata.topics
+
+
+async def test_who_may_not_describe_the_cluster_may_do_nothing_to_it(broker: Broker) -> None:
+    for key, version in ((ApiKey.DESCRIBE_CLUSTER, 1), (ApiKey.METADATA, 10)):
+        request: dict[str, Any] = {"include_cluster_authorized_operations": True}
+        if key is ApiKey.METADATA:
+            request["topics"] = []
+        denying = Denying((Operation.CREATE, CLUSTER))
+        response: Any = await ask(broker, denying, key, version, request)
+        assert response.cluster_authorized_operations == 0
+
+
+async def test_who_may_create_need_not_see_the_configuration(broker: Broker) -> None:
+    new = topic("new-topic")
+    created = create_topics.CreatableTopic(name="new-topic", num_partitions=1, replication_factor=1)
+    response: Any = await ask(
+        broker, Denying((Operation.CREATE, new)), ApiKey.CREATE_TOPICS, 7, {"topics": [created]}
+    )
+    (result,) = response.topics
+    assert result.error_code == ErrorCode.NONE
+    assert result.topic_config_error_code == TOPIC_DENIED
+    assert (result.num_partitions, result.replication_factor, result.configs) == (-1, -1, [])
+
+
+# Other ways to a permission
+
+
+async def test_who_may_write_to_any_topic_gets_a_producer_id(broker: Broker) -> None:
+    request = {"transactional_id": None, "transaction_timeout_ms": 0}
+    for allowed, expected in (
+        ((Operation.WRITE, topic("some-topic")), set()),
+        ((Operation.READ, ORDERS), {CLUSTER_DENIED}),
+    ):
+        response = await ask(broker, Denying(allowed), ApiKey.INIT_PRODUCER_ID, 4, request)
+        assert errors_in(response) == expected
+
+
+async def test_who_may_delete_all_topics_may_delete_one(broker: Broker) -> None:
+    request = {"topic_names": ["orders"], "timeout_ms": 1000}
+    may = Denying((Operation.DELETE, CLUSTER))
+    assert errors_in(await ask(broker, may, ApiKey.DELETE_TOPICS, 5, request)) == set()
+    assert "orders" not in broker.metadata.topics
+
+
+async def test_brokers_may_look_up_epochs_of_every_topic(broker: Broker) -> None:
+    (case,) = (case for case in CASES if case.key is ApiKey.OFFSET_FOR_LEADER_EPOCH)
+    may = Denying((Operation.CLUSTER_ACTION, CLUSTER))
+    assert errors_in(await ask(broker, may, case.key, case.version, case.request)) == set()
+
+
+async def test_a_batch_of_a_transaction_refuses_the_whole_request(broker: Broker) -> None:
+    batches = [transactional(b"a", producer_id=1, sequence=0), batch(b"b")]
+    topics = [
+        produce.TopicProduceData(
+            name="orders",
+            partition_data=[
+                produce.PartitionProduceData(index=index, records=bytes(one))
+                for index, one in enumerate(batches)
+            ],
+        )
+    ]
+    for name in ("tx", None):
+        request = {
+            "acks": -1,
+            "timeout_ms": 1000,
+            "topic_data": topics,
+            "transactional_id": name,
+        }
+        response: Any = await ask(
+            broker, Denying((Operation.WRITE, ORDERS)), ApiKey.PRODUCE, 9, request
+        )
+        answers = response.responses[0].partition_responses
+        assert [one.error_code for one in answers] == [TX_DENIED] * 2
+    assert broker.replicas.leader_of("orders", 0).log.log_end_offset == 0
+
+
+async def test_a_follower_that_is_none_gets_no_record(broker: Broker) -> None:
+    wanted = fetch.FetchPartition(partition=0, partition_max_bytes=1 << 20)
+    request = {
+        "replica_state": fetch.ReplicaState(replica_id=2, replica_epoch=1),
+        "topics": [
+            fetch.FetchTopic(topic_id=broker.metadata.topics["orders"].id, partitions=[wanted])
+        ],
+    }
+    for allowed in ((), ((Operation.READ, ORDERS),)):
+        response = await ask(broker, Denying(*allowed), ApiKey.FETCH, 15, request)
+        assert errors_in(response) == {TOPIC_DENIED}
+
+
+async def test_an_election_is_refused_in_its_first_version_too(broker: Broker) -> None:
+    wanted = [elect_leaders.TopicPartitions(topic="orders", partitions=[0])]
+    response = await ask(broker, Denying(), ApiKey.ELECT_LEADERS, 0, {"topic_partitions": wanted})
+    assert errors_in(response) == {CLUSTER_DENIED}
+
+
+async def test_a_pattern_matches_only_what_its_member_may_describe(broker: Broker) -> None:
+    names = ("secret-a", "public-b")
+    for name in names:
+        created = create_topics.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        await ask(broker, None, ApiKey.CREATE_TOPICS, 5, {"topics": [created]})
+    join: dict[str, Any] = {
+        "group_id": "readers-2",
+        "member_id": "m",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 1000,
+        "subscribed_topic_regex": "secret-.*|public-.*",
+        "topic_partitions": [],
+    }
+    may = Denying((Operation.READ, group("readers-2")), (Operation.DESCRIBE, topic("public-b")))
+    response: Any = await ask(broker, may, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, join)
+    assert response.error_code == ErrorCode.NONE
+    assigned = {one.topic_id for one in response.assignment.topic_partitions}
+    assert assigned == {broker.metadata.topics["public-b"].id}
+
+
+async def test_an_authorized_client_sees_all_that_it_asks_for(broker: Broker) -> None:
+    may = Denying((Operation.READ, ORDERS), (Operation.WRITE, ORDERS))
+    request = {
+        "topics": [metadata.MetadataRequestTopic(name="orders")],
+        "include_topic_authorized_operations": True,
+    }
+    response: Any = await ask(broker, may, ApiKey.METADATA, 8, request)
+    (found,) = response.topics
+    expected = 1 << Operation.READ | 1 << Operation.WRITE | 1 << Operation.DESCRIBE
+    assert found.topic_authorized_operations == expected
