@@ -632,12 +632,11 @@ def _register_access_metrics(
     )
     metrics.gauge("acls", "Number of access rules (ACLs).", lambda: len(metadata.acls))
     audit = access.audit
-    if audit is not None:
-        metrics.counter(
-            "audit_events_dropped",
-            "Number of events lost to the audit log: its queue or its disk was full.",
-            lambda: audit.dropped,
-        )
+    metrics.counter(
+        "audit_events_dropped",
+        "Number of events lost to the audit log: its queue or its disk was full.",
+        lambda: 0 if audit is None else audit.dropped,
+    )
 
 
 def _register_cluster_metrics(

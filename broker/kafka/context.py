@@ -15,7 +15,7 @@ from ..authorization import (
     Sight,
     bits,
 )
-from ..net.peer import Peer, Principal
+from ..net.peer import ANONYMOUS, Peer, Principal
 from .throttling import UNLIMITED, Charge
 
 _REFUSALS: Final = {
@@ -84,7 +84,9 @@ class RequestContext:
     @property
     def sender(self) -> str:
         """Who sent the request, for a log line."""
-        return f"client {self.client_id!r} at {self.peer.host}"
+        principal = self.peer.principal
+        who = "" if principal == ANONYMOUS else f" ({principal})"
+        return f"client {self.client_id!r}{who} at {self.peer.host}"
 
     @property
     def client_software(self) -> str:
