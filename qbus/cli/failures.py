@@ -59,12 +59,21 @@ def describe(error: BaseException) -> str:
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, ApiError):
-        return describe_code(error.code, str(error))
+        return describe_code(error.code, str(error)) + _remedy(error)
     if isinstance(error, QbusError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return f"{type(error).__name__}: {error} (QBUS_DEBUG=1 shows where)"
+
+
+def _remedy(error: ApiError) -> str:
+    """What to do about an error that only other settings of the connection can end."""
+    from qbus.clients.errors import NotSafe
+
+    if isinstance(error, NotSafe) or "speaks TLS" in str(error) or "wants SASL" in str(error):
+        return "; --command-config FILE says how to connect"
+    return ""
 
 
 def describe_code(code: int, message: str | None) -> str:
