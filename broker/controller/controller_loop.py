@@ -20,10 +20,12 @@ from ..metadata.cache import MetadataCache
 from ..metadata.image import (
     BrokerConfigChanged,
     BrokersChanged,
+    ClientQuotasChanged,
     Event,
     GroupConfigChanged,
     Topic,
     TopicDeleted,
+    UserConfigChanged,
 )
 from .controller_election import ControllerElection
 from .elections import StateChange, current_view, due_elections, preferred_elections
@@ -177,7 +179,12 @@ class ControllerLoop:
             match event:
                 case BrokersChanged() | BrokerConfigChanged():
                     self._everything = True
-                case TopicDeleted() | GroupConfigChanged():
+                case (
+                    TopicDeleted()
+                    | GroupConfigChanged()
+                    | UserConfigChanged()
+                    | ClientQuotasChanged()
+                ):
                     continue
                 case _:
                     self._touched.add(event.topic.name)

@@ -25,12 +25,14 @@ from ..log import Log, LogConfig, LogManager, TopicPartition
 from ..metadata.image import (
     BrokerConfigChanged,
     BrokersChanged,
+    ClientQuotasChanged,
     Event,
     GroupConfigChanged,
     PartitionInfo,
     Topic,
     TopicCreated,
     TopicDeleted,
+    UserConfigChanged,
 )
 from .metadata import Metadata
 from .partition import Partition, PartitionEvents, PartitionListener
@@ -186,7 +188,12 @@ class PartitionRegistry:
                     gone += self._forget(topic)
                 case BrokerConfigChanged():
                     changed |= dict.fromkeys(self._metadata.topics)
-                case BrokersChanged() | GroupConfigChanged():
+                case (
+                    BrokersChanged()
+                    | GroupConfigChanged()
+                    | UserConfigChanged()
+                    | ClientQuotasChanged()
+                ):
                     pass
                 case _:
                     changed[event.topic.name] = None
