@@ -18,7 +18,13 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.metadata.client_quotas import DEFAULT, QuotaEntity
 from qbus.wire import ApiKey, Struct, decode_response, encode_request
 from qbus.wire.messages.api_versions import ApiVersionsRequest
-from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from qbus.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ReplicaState,
+)
 from qbus.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -198,7 +204,7 @@ async def test_a_waiting_fetch_is_counted_when_it_is_answered(bus: Bus) -> None:
 async def test_followers_are_not_counted(bus: Bus) -> None:
     bus.limit(consumer_byte_rate=1.0, request_percentage=0.001)
     client = Client()
-    answer = await bus.fetch(client, 12, replica_id=2)
+    answer = await bus.fetch(client, 16, replica_state=ReplicaState(replica_id=2))
     assert answer.throttle_time_ms == 0
     assert client.mutes == []
 
@@ -214,7 +220,7 @@ async def test_time_is_counted_for_every_api_and_bounded_by_a_window(bus: Bus) -
     bus.limit(request_percentage=1e-6)
     client = Client()
     answers = [
-        await bus.ask(client, ApiKey.API_VERSIONS, 3, ApiVersionsRequest()) for _ in range(3)
+        await bus.ask(client, ApiKey.API_VERSIONS, 2, ApiVersionsRequest()) for _ in range(3)
     ]
     assert [one.throttle_time_ms for one in answers] == [1001] * 3
     assert client.mutes == [1.0] * 3

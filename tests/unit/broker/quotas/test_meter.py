@@ -82,7 +82,7 @@ def test_one_that_rested_is_as_new() -> None:
     one = meter()
     assert one.is_rested(0.0)
     one.charge(1, 0.0)
-    assert not one.is_rested(BURST_S / 2000)
+    assert not one.is_rested(0.0005)
     assert one.is_rested(BURST_S)
 
 
