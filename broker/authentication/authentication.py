@@ -141,8 +141,9 @@ class Authentication:
             return None
         if is_expired:
             self.expired += 1
-        elif session.phase is not Phase.DONE:
+        elif session.phase in {Phase.HANDSHAKE, Phase.EXCHANGE}:
             self._tell_failure(peer, session, refusal)
+            session.fail()
         raise CloseConnection(refusal)
 
     def mechanisms(self, peer: Peer) -> tuple[str, ...]:

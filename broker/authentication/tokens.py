@@ -31,6 +31,7 @@ ASYMMETRIC: Final = frozenset(
 _CURVES: Final = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
 _MIN_RSA_BITS: Final = 2048
 _MAX_NAME: Final = 1024
+_END_OF_TIME: Final = 1 << 40  # seconds since 1970; whatever a token says, it is a number to add to
 _MAX_KID: Final = 256
 _MAX_KEYS: Final = 100
 _PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
@@ -124,7 +125,8 @@ class TokenVerifier:
         missing = set(self._rules.required_scopes) - scopes
         if missing:
             raise InsufficientScope("a token without a scope that is required")
-        return Token(self._principal(claims), float(claims["exp"]), scopes)
+        expires_at = min(int(claims["exp"]), _END_OF_TIME)
+        return Token(self._principal(claims), expires_at, scopes)
 
     def _header(self, token: str) -> tuple[str, str | None]:
         if len(token) > MAX_TOKEN_BYTES:

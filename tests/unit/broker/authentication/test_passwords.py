@@ -97,12 +97,12 @@ async def test_nothing_remembered_has_the_password(checker: PasswordChecker) -> 
 
 
 async def test_the_loop_goes_on_meanwhile(checker: PasswordChecker) -> None:
-    checking = asyncio.gather(*(checker.check("alice", f"{n}", HERE) for n in range(50)))
+    checking = asyncio.gather(*(checker.check("alice", f"{n}", HERE) for n in range(10)))
     turns = 0
     while not checking.done():
         await asyncio.sleep(0)
         turns += 1
-    assert turns > 50
+    assert turns > 20
     assert not any(await checking)
 
 
@@ -111,7 +111,7 @@ async def test_the_same_password_at_once_is_checked_once(
 ) -> None:
     assert all(await asyncio.gather(*(checker.check("alice", "secret", HERE) for _ in range(500))))
     assert checker.checked == 1
-    assert len(work) == 3
+    assert len(work) == 2  # one for each mechanism
 
 
 async def test_an_address_that_guesses_does_not_make_others_wait(checker: PasswordChecker) -> None:

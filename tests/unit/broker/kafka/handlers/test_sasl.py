@@ -182,18 +182,16 @@ async def test_an_unknown_mechanism_is_told_which_there_are(broker: Broker) -> N
     assert connection.peer.closes_after_reply
 
 
-@pytest.mark.parametrize(
-    "key", [key for key in API if key not in {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}]
-)
-async def test_no_other_api_before_authentication(broker: Broker, key: ApiKey) -> None:
-    connection = Connection(broker)
-    with pytest.raises(CloseConnection):
-        await connection.ask(key, API[key].max_version)
-    connection = Connection(broker)
-    await connection.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
-    if key is not ApiKey.SASL_AUTHENTICATE:
+async def test_no_other_api_before_authentication(broker: Broker) -> None:
+    for key in set(API) - {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}:
+        connection = Connection(broker)
         with pytest.raises(CloseConnection):
             await connection.ask(key, API[key].max_version)
+        connection = Connection(broker)
+        await connection.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
+        if key is not ApiKey.SASL_AUTHENTICATE:
+            with pytest.raises(CloseConnection):
+                await connection.ask(key, API[key].max_version)
 
 
 async def test_a_listener_without_sasl(broker: Broker) -> None:
