@@ -234,6 +234,7 @@ class MetadataCache:
             events: list[Event] = [BrokersChanged(), BrokerConfigChanged()]
             events += self._put_users(await read_user_configs(self._store), {*self._users})
             events += self._put_quotas(await read_client_quotas(self._store, self.client_quotas))
+            self._put_acls(await read_acls(self._store), self.acls.patterns())
             found = await read_changed(self._store, {*names, *self._topics}, {}, {})
             for name in found.whole:
                 events += self._read_topic(name, found.nodes)

@@ -90,14 +90,13 @@ def _authorize(
     """
     resource = topic_resource(name)
     may_describe = context.may(Operation.DESCRIBE, resource)
-    if wanted.name is not None:
-        if may_describe and name not in broker.metadata.topics:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if not may_describe:
-            context.authorize(Operation.DESCRIBE, resource)
-    elif may_describe:
+    if may_describe:
         result.name = name
+        if wanted.name is not None and name not in broker.metadata.topics:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     context.authorize(Operation.DELETE, resource)
+    if wanted.name is not None and not may_describe:  # which a rule denies, though not deleting
+        context.authorize(Operation.DESCRIBE, resource)
 
 
 def _resolve(broker: "Broker", topic: DeleteTopicState) -> str:

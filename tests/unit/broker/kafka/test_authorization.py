@@ -36,6 +36,7 @@ from qbus.wire.messages import (
     alter_client_quotas,
     alter_configs,
     alter_replica_log_dirs,
+    alter_user_scram_credentials,
     create_acls,
     create_partitions,
     create_topics,
@@ -589,6 +590,24 @@ def _acl_cases() -> Iterator[Case]:
     )
 
 
+def _user_cases() -> Iterator[Case]:
+    yield Case(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        0,
+        {"users": None},
+        (Operation.DESCRIBE, CLUSTER),
+        CLUSTER_DENIED,
+    )
+    deletion = alter_user_scram_credentials.ScramCredentialDeletion(name="alice", mechanism=1)
+    yield Case(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        0,
+        {"deletions": [deletion]},
+        (Operation.ALTER, CLUSTER),
+        CLUSTER_DENIED,
+    )
+
+
 def _cluster_cases() -> Iterator[Case]:
     yield Case(
         ApiKey.DESCRIBE_CLIENT_QUOTAS,
@@ -629,6 +648,7 @@ def _cluster_cases() -> Iterator[Case]:
 
 CASES = [
     *_acl_cases(),
+    *_user_cases(),
     *_cluster_cases(),
     *_cases(),
     *_consumer_cases(),
@@ -644,6 +664,8 @@ FOR_ALL = {
     ApiKey.DESCRIBE_QUORUM,  # which there is not
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
     ApiKey.PUSH_TELEMETRY,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.SASL_HANDSHAKE,
 }
 """APIs that nobody is denied, as in Kafka: clients ask for them at the start."""
 
@@ -734,7 +756,9 @@ async def test_a_denied_client_gets_the_error_and_changes_nothing(
 async def test_one_permission_is_enough_not_to_be_refused_for_it(
     broker: Broker, case: Case
 ) -> None:
-    allowing = Denying(case.needs, (Operation.DESCRIBE, topic("new-topic")))
+    new = topic("new-topic")
+    more = (Operation.DESCRIBE, new), (Operation.DESCRIBE_CONFIGS, new)
+    allowing = Denying(case.needs, *more)
     response = await ask(broker, allowing, case.key, case.version, case.request)
     others = {TOPIC_DENIED} if case.needs[1] == READERS else set()
     assert case.error not in errors_in(response) - others
