@@ -21,6 +21,7 @@ from qbus.records import (
     read_header,
     set_log_append_time,
 )
+from qbus.records.compression import peek
 from qbus.records.control import (
     ControlType,
     Entries,
@@ -92,7 +93,7 @@ class Taken(NamedTuple):
 
 def may_order(batch: Buffer, header: BatchHeader) -> bool:
     """Whether a batch may have headers of delays. Raises CorruptBatch."""
-    payload = records_of(batch, header)
+    payload = records_of(batch, header, expand=peek)
     return payload is not None and may_have_header(payload, header.records_count, _NAMED)
 
 

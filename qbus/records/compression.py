@@ -31,6 +31,9 @@ _EXPANSION = 4  # a usual ratio of decompressed to compressed bytes
 _LEAST_READ = 4096
 _LZ4_RATIO = 256  # a byte stands for at most 255: what is short enough needs no limit
 _LZ4_SHORT = 32 * 1024  # in one call is faster up to here
+_SCRATCH_BYTES = 4 * 1024 * 1024
+
+_scratch: bytearray | None = None
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
@@ -56,6 +59,28 @@ def decompress(codec: Compression, data: Buffer, max_size: int) -> bytes:
         return out
     del out  # the traceback would keep it as long as somebody keeps the error
     raise CorruptBatch(f"{codec.name.lower()}: records are larger than {max_size} bytes")
+
+
+def peek(codec: Compression, data: Buffer, max_size: int) -> bytes | memoryview:
+    """Return what :func:`decompress` returns, perhaps in memory that is good until the next call.
+
+    New memory for large batches costs more than their decompression. For one thread alone, and for
+    looking only: bytes after the end of a frame are passed over.
+
+    Raises :class:`CorruptBatch` as :func:`decompress` does.
+    """
+    global _scratch  # noqa: PLW0603 - made at the first use
+    if codec is not Compression.LZ4 or len(data) <= _LZ4_SHORT:
+        return decompress(codec, data, max_size)
+    import cramjam
+
+    if _scratch is None:
+        _scratch = bytearray(_SCRATCH_BYTES)
+    try:
+        size = cramjam.lz4.decompress_into(data, _scratch)
+    except cramjam.DecompressionError:  # malformed, or larger
+        return decompress(codec, data, max_size)
+    return memoryview(_scratch)[:size] if size <= max_size else decompress(codec, data, max_size)
 
 
 def _gzip(data: Buffer, level: int | None) -> bytes:

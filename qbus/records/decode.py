@@ -1,6 +1,6 @@
 """Batches and their records, from untrusted bytes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from qbus.errors import CorruptBatch
 from qbus.records.compression import decompress
@@ -48,9 +48,14 @@ def iter_records(batch: Buffer, *, max_size: int = MAX_RECORDS_SIZE) -> Iterator
 
 
 def records_of(
-    batch: Buffer, header: BatchHeader, max_size: int = MAX_RECORDS_SIZE
+    batch: Buffer,
+    header: BatchHeader,
+    max_size: int = MAX_RECORDS_SIZE,
+    expand: Callable[[Compression, Buffer, int], bytes | memoryview] = decompress,
 ) -> bytes | memoryview | None:
     """Return the decompressed bytes of the records of one whole batch, or None without records.
+
+    ``expand`` may be :func:`~qbus.records.compression.peek`, for a look at them.
 
     Raises :class:`CorruptBatch` if the batch does not have the size that its header says, or if the
     records exceed ``max_size`` bytes.
@@ -64,4 +69,4 @@ def records_of(
     records = memoryview(batch)[HEADER_SIZE:]
     if header.compression is Compression.NONE and len(records) <= max_size:
         return records
-    return decompress(header.compression, records, max_size)
+    return expand(header.compression, records, max_size)

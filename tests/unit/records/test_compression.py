@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbus.records import Compression, CorruptBatch, build_batch, iter_records
-from qbus.records.compression import compress, decompress
+from qbus.records.compression import compress, decompress, peek
 
 CODECS = [codec for codec in Compression if codec]
 LIMIT = 1 << 20
@@ -35,6 +35,23 @@ def test_the_bound_is_exact(codec: Compression) -> None:
     assert decompress(codec, compress(codec, data), len(data)) == data
     with pytest.raises(CorruptBatch, match="larger"):
         decompress(codec, compress(codec, data), len(data) - 1)
+
+
+@pytest.mark.parametrize("codec", Compression)
+@pytest.mark.parametrize("size", [100, 100_000, 5_000_000])
+def test_a_look_sees_the_same(codec: Compression, size: int) -> None:
+    data = os.urandom(size // 2) + bytes(size // 2)
+    compressed = compress(codec, data)
+    assert peek(codec, compressed, 8 * LIMIT) == data
+    with pytest.raises(CorruptBatch):
+        peek(codec, compressed, size // 2)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_look_finds_the_same_damage(codec: Compression) -> None:
+    data = compress(codec, os.urandom(100_000))
+    with contextlib.suppress(CorruptBatch):  # a cut frame of zstd yields what there is
+        assert len(peek(codec, data[:-2000], LIMIT)) < 100_000
 
 
 def test_raw_snappy_as_librdkafka_writes_it() -> None:
