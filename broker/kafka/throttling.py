@@ -232,7 +232,7 @@ class Charge:
         """The same for an answer of the lean way; a fetch's with the ``frame`` that asks for it."""
         now = perf_counter()
         fetch = self._of.fetch
-        if frame is None or fetch is None:
+        if frame is None or fetch is None or self._key != _FETCH:
             throttle_ms = self._finish(now)
             return _with_throttle(self._key, parts, throttle_ms) if throttle_ms else parts
         owes_s = fetch.owes_s(now)

@@ -147,4 +147,4 @@ def test_values_that_no_quota_can_have_are_refused(
     with pytest.raises(ApiError) as refused:
         edit(entity, {}, [Change(key, value, False)])
     assert refused.value.code is ErrorCode.INVALID_REQUEST
-    assert key in refused.value.message
+    assert key in str(refused.value)

@@ -7,9 +7,12 @@ from qbus.broker.quotas.connection_rates import NO_LIMIT, Admission, normal_ip
 from qbus.metadata.client_quotas import DEFAULT, QuotaEntity
 
 
-def rates(default: float | None = None, *, most: int = 1000, **own: float) -> ConnectionRates:
+def rates(
+    default: float | None = None, own: dict[str, float] | None = None, *, most: int = 1000
+) -> ConnectionRates:
     made = ConnectionRates(10.0, 1.0, most)
-    quotas = {QuotaEntity(ip=ip): {"connection_creation_rate": rate} for ip, rate in own.items()}
+    rates_of = (own or {}).items()
+    quotas = {QuotaEntity(ip=ip): {"connection_creation_rate": rate} for ip, rate in rates_of}
     if default is not None:
         quotas[QuotaEntity(ip=DEFAULT)] = {"connection_creation_rate": default}
     made.set_quotas(quotas)
@@ -39,7 +42,7 @@ def test_one_address_costs_another_nothing() -> None:
 
 
 def test_an_address_may_have_a_quota_of_its_own() -> None:
-    some = rates(default=1.0, **{"10.0.0.9": 100.0})
+    some = rates(1.0, {"10.0.0.9": 100.0})
     assert admitted(some, "10.0.0.9", 500, 0.0) == 500
     assert admitted(some, "10.0.0.1", 500, 0.0) < 15
 
