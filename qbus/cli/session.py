@@ -39,7 +39,7 @@ async def ensure_reachable(target: Target) -> None:
     cluster has.
     """
     try:
-        addresses = await parse(target.bootstrap).find(_CONNECT_TIMEOUT_S)
+        addresses = await parse(target.bootstrap, target.protocol).find(_CONNECT_TIMEOUT_S)
     except ConnectionFailed as error:
         raise Failure(str(error)) from error
     problems = await _dial_any(addresses)

@@ -33,6 +33,11 @@ class Target:
     command_config: Path | None = None
 
     @property
+    def protocol(self) -> str:
+        """What is spoken with the brokers, such as ``SASL_SSL``."""
+        return "PLAINTEXT" if self.security is None else self.security.protocol
+
+    @property
     def options(self) -> dict[str, Any]:
         """Keyword arguments of a client, beside ``bootstrap``."""
         return {} if self.security is None else {"security": self.security}

@@ -89,9 +89,10 @@ async def add(
     secret = read_password(password, password_file, name)
     chosen = mechanisms or MECHANISMS
     async with administration(target) as admin:
-        await admin.alter_user_scram_credentials(
-            [ScramUpsert(name, secret, mechanism, iterations) for mechanism in chosen]
-        )
+        for mechanism in chosen:  # a request may alter a user once
+            await admin.alter_user_scram_credentials(
+                [ScramUpsert(name, secret, mechanism, iterations)]
+            )
     if save is not None:
         save_properties(save, target, name, secret, chosen[0])
     document = {
@@ -152,7 +153,8 @@ async def remove(
             for one in found[name]
             if not mechanisms or one.mechanism in mechanisms
         ]
-        await admin.alter_user_scram_credentials([], deletions)
+        for deletion in deletions:  # a request may alter a user once
+            await admin.alter_user_scram_credentials([], [deletion])
     documents = [
         {"user": name, "mechanisms": [m for user, m in deletions if user == name]} for name in names
     ]

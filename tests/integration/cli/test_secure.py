@@ -196,7 +196,8 @@ def test_librdkafka_reads_the_file_as_it_is(admin: Qbus, up: Up, alice: Path) ->
     values = [message.value() for message in consumer.consume(2, 20) if not message.error()]
     assert values == [b"first", b"second"]
     consumer.close()
-    deletion = AdminClient(confluent(alice)).delete_topics(["rd"])["rd"]
+    client = AdminClient(confluent(alice))
+    deletion = client.delete_topics(["rd"])["rd"]
     with pytest.raises(KafkaException) as failed:
         deletion.result(10)
     assert failed.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED

@@ -41,6 +41,10 @@ class FakeSecurity:
     async def alter_user_scram_credentials(
         self, upserts: Iterable[ScramUpsert] = (), deletions: Iterable[tuple[str, str]] = ()
     ) -> None:
+        upserts, deletions = list(upserts), list(deletions)
+        names = [one.user for one in upserts] + [user for user, _ in deletions]
+        if len(names) != len(set(names)):
+            raise ApiError(ErrorCode.DUPLICATE_RESOURCE, "altered twice in the same request")
         for one in upserts:
             known = self.users.setdefault(one.user, {})
             known[one.mechanism] = (one.password, one.iterations)

@@ -49,7 +49,7 @@ async def test_every_broker_that_was_tried_is_named(closed_port: int) -> None:
 
 
 async def test_zookeeper_that_knows_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def find_brokers(address: str, timeout: float) -> list[tuple[str, int]]:
+    async def find_brokers(address: str, timeout: float, protocol: str) -> list[tuple[str, int]]:
         return []
 
     monkeypatch.setattr(zookeeper, "find_brokers", find_brokers)
@@ -60,7 +60,7 @@ async def test_zookeeper_that_knows_no_broker(monkeypatch: pytest.MonkeyPatch) -
 async def test_a_broker_that_zookeeper_knows(
     monkeypatch: pytest.MonkeyPatch, open_port: int
 ) -> None:
-    async def find_brokers(address: str, timeout: float) -> list[tuple[str, int]]:
+    async def find_brokers(address: str, timeout: float, protocol: str) -> list[tuple[str, int]]:
         return [("127.0.0.1", open_port)]
 
     monkeypatch.setattr(zookeeper, "find_brokers", find_brokers)

@@ -194,19 +194,19 @@ def test_users_rules_and_limits() -> None:
     user = {"user": "shop-frontend", "credentials": [credential]}
     assert "shop-frontend SCRAM-SHA-256 8192" in lines(user_list([user]))
     rule = {
-        "principal": "User:shop-frontend",
-        "host": "192.168.100.200",
-        "operation": "idempotent-write",
+        "principal": "User:frontend",
+        "host": "10.0.100.200",
+        "operation": "describe-configs",
         "permission": "allow",
         "resource_type": "cluster",
         "resource_name": "kafka-cluster",
         "pattern_type": "literal",
     }
-    row = "User:shop-frontend allow idempotent-write cluster kafka-cluster 192.168.100.200"
+    row = "User:frontend allow describe-configs cluster kafka-cluster 10.0.100.200"
     assert row in lines(acl_list([rule]))
-    entity = {"user": "shop-frontend", "client-id": "importer"}
+    entity = {"user": "frontend", "client-id": "app"}
     limit = {"entity": entity, "limits": {"controller_mutation_rate": 1_000_000.0}}
-    row = "user shop-frontend, client importer controller_mutation_rate 1,000,000"
+    row = "user frontend, client app controller_mutation_rate 1,000,000"
     assert row in lines(quota_list([limit]))
 
 

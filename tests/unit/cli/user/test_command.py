@@ -40,7 +40,7 @@ def test_the_password_of_a_file_is_its_first_line(cluster: FakeSecurity, tmp_pat
         (["a", "--password", ""], "The password is empty."),
         (["", "--password", "p"], "NAME is empty"),
         (["a", "--password", "p", "--iterations", "10"], "4096<=x<=16384"),
-        (["a", "--password", "p", "--mechanism", "PLAIN"], "SCRAM-SHA-256"),
+        (["a", "--password", "p", "--mechanism", "PLAIN"], "scram-sha-256"),
     ],
 )
 def test_what_is_not_understood(cluster: FakeSecurity, arguments: list[str], said: str) -> None:
