@@ -9,7 +9,8 @@ from typing import Final
 
 from qbus.security.acls import CLUSTER_NAME, OPERATIONS, Operation, Resource, ResourceType
 
-from .access import AccessControl, Caller, Sight, bits
+from ..audit import Caller
+from .access import AccessControl, Sight, bits
 from .authorizer import AclAuthorizer, Authorizer
 
 __all__ = [

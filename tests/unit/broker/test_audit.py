@@ -6,6 +6,7 @@ import logging
 import os
 import stat
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -219,7 +220,7 @@ def test_after_a_torn_write_the_next_line_stands_alone(
 
 def test_events_are_sampled_as_configured(disk: Disk) -> None:
     for part, expected in ((0.0, {False}), (1.0, {True}), (0.5, {False, True})):
-        log = AuditLog(disk, sampling=lambda part=part: part)
+        log = AuditLog(disk, sampling=partial(float, part))
         assert {log.samples() for _ in range(200)} == expected
 
 

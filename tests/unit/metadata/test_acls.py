@@ -96,6 +96,15 @@ def test_what_is_written_is_read(entries: list[Entry]) -> None:
 
 
 _GOOD = {"principal": "User:a", "permissionType": "Deny", "operation": "All", "host": "*"}
+_BAD: tuple[dict[str, object], ...] = (
+    {"principal": None},
+    {"host": 7},
+    {"operation": "Fly"},
+    {"operation": "Any"},
+    {"operation": []},
+    {"permissionType": "allow"},
+    {"permissionType": "Any"},
+)
 
 
 @pytest.mark.parametrize(
@@ -114,15 +123,7 @@ _GOOD = {"principal": "User:a", "permissionType": "Deny", "operation": "All", "h
         b"[" * 10_000,
         *(
             json.dumps({"version": 1, "acls": [_GOOD, {**_GOOD, **change}]}).encode()
-            for change in (
-                {"principal": None},
-                {"host": 7},
-                {"operation": "Fly"},
-                {"operation": "Any"},
-                {"operation": []},
-                {"permissionType": "allow"},
-                {"permissionType": "Any"},
-            )
+            for change in _BAD
         ),
     ],
     ids=repr,

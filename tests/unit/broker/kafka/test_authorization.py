@@ -560,7 +560,7 @@ def _consumer_cases() -> Iterator[Case]:
 
 
 def _acl_cases() -> Iterator[Case]:
-    wanted = {
+    wanted: dict[str, Any] = {
         "resource_type_filter": 2,
         "resource_name_filter": "orders",
         "pattern_type_filter": 3,

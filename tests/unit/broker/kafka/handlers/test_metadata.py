@@ -223,7 +223,7 @@ async def test_tells_on_request_what_the_client_may_do(plane: MetadataPlane, ver
     request.include_topic_authorized_operations = True
     request.include_cluster_authorized_operations = version <= 10
     response = await ask(plane, version, request)
-    assert [t.topic_authorized_operations for t in response.topics] == [ON_TOPIC, NOT_ASKED]
+    assert [t.topic_authorized_operations for t in response.topics] == [ON_TOPIC, ON_TOPIC]
     expected = ON_CLUSTER if version <= 10 else NOT_ASKED
     assert response.cluster_authorized_operations == expected
 
