@@ -7,7 +7,13 @@ from qbus.security.acls import Decision, Operation, Reason, Resource, ResourceTy
 
 from ..audit import AuditLog, Caller
 from ..net.peer import Grants, Peer, Principal
-from .authorizer import Authorizer
+from .authorizer import Authorizer, Versioned
+
+
+class _Unchanging:
+    """The rules where there are none."""
+
+    version = 0
 
 
 class Asking(Protocol):
@@ -30,7 +36,8 @@ class AccessControl:
     """The one place where all protocols ask whether a client may do something.
 
     ``is_restricted``: anything may be denied, or is to be recorded; without it nobody need ask.
-    ``denied`` counts what was denied that a client asked for.
+    ``denied`` counts what was denied that a client asked for. What was decided under another
+    version of ``rules`` is to be decided anew.
     """
 
     def __init__(
@@ -45,16 +52,12 @@ class AccessControl:
         self.denied = 0
         self.is_restricted = authorizer is not None or audit is not None
         self._brokers = frozenset(brokers)
+        self.rules: Versioned = _Unchanging() if authorizer is None else authorizer.rules
 
     def close(self) -> None:
         """Have the audit log write what waits, and close it."""
         if self.audit is not None:
             self.audit.close()
-
-    @property
-    def version(self) -> int:
-        """What was decided under another version is to be decided anew."""
-        return 0 if self.authorizer is None else self.authorizer.version
 
     def is_broker(self, principal: Principal) -> bool:
         """Whether this is how brokers of the cluster authenticate."""
@@ -76,7 +79,7 @@ class AccessControl:
 
     def allows_peer(self, peer: Asking, operation: Operation, resource: Resource) -> bool:
         """The same of a connection's client, from what was decided for it before if that holds."""
-        grants, version = peer.grants, self.version
+        grants, version = peer.grants, self.rules.version
         if grants.version != version:
             grants.renew(version)
         key = operation, resource
@@ -120,7 +123,7 @@ class Sight:
 
     def __init__(self, access: AccessControl, principal: Principal, host: str) -> None:
         self._access = access
-        self._client = principal, host, access.version
+        self._client = principal, host, access.rules.version
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sight) and self._client == other._client

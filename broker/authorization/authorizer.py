@@ -7,15 +7,21 @@ from qbus.security.acls import AclIndex, Decision, Operation, Resource, Resource
 from ..net.peer import Principal
 
 
+class Versioned(Protocol):
+    """Something whose ``version`` changes whenever it does."""
+
+    version: int
+
+
 class Authorizer(Protocol):
     """Decides. It is asked in the event loop, so it answers from memory.
 
-    ``version`` changes whenever an answer may: what was answered under another one is to be asked
-    again.
+    ``rules`` are what it goes by: what was answered under another version of them is to be asked
+    again. It is always the same object.
     """
 
     @property
-    def version(self) -> int: ...
+    def rules(self) -> Versioned: ...
 
     def is_allowed(
         self, principal: Principal, host: str, operation: Operation, resource: Resource
@@ -43,9 +49,9 @@ class AclAuthorizer:
         self._rules = rules
 
     @property
-    def version(self) -> int:
+    def rules(self) -> AclIndex:
         """See :class:`Authorizer`."""
-        return self._rules.version
+        return self._rules
 
     def is_allowed(
         self, principal: Principal, host: str, operation: Operation, resource: Resource

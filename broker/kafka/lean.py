@@ -195,7 +195,7 @@ def fetch(
 
 def _may_write(access: AccessControl, peer: Peer, topic: str | bytes, partition: Partition) -> bool:
     """Whether a client may write to a topic, and nobody wants this request recorded."""
-    grants, version = peer.grants, access.version
+    grants, version = peer.grants, access.rules.version
     if grants.version != version:
         grants.renew(version)
     if topic not in grants.writable:
@@ -207,7 +207,7 @@ def _may_write(access: AccessControl, peer: Peer, topic: str | bytes, partition:
 
 def _may_read(access: AccessControl, peer: Peer, topic: str | bytes, partition: Partition) -> bool:
     """Whether a client may read from a topic, and nobody wants this request recorded."""
-    grants, version = peer.grants, access.version
+    grants, version = peer.grants, access.rules.version
     if grants.version != version:
         grants.renew(version)
     if topic not in grants.readable:

@@ -106,7 +106,7 @@ def test_without_an_authorizer_nothing_is_restricted() -> None:
     assert not access.is_restricted
     assert access.allows_peer(peer(), READ, topic("orders"))
     assert access.allows_any(ALICE, "10.0.0.1", WRITE, ResourceType.TOPIC)
-    assert access.version == 0
+    assert access.rules.version == 0
 
 
 def test_denials_are_counted_and_recorded(rules: AclIndex) -> None:

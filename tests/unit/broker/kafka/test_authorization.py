@@ -86,7 +86,7 @@ class Denying:
             for operation, resource in allowed
         ]
         self._rules = AclAuthorizer(index_of(rules))
-        self.version = self._rules.version
+        self.rules = self._rules.rules
 
     def is_allowed(
         self, principal: Principal, host: str, operation: Operation, resource: Resource
