@@ -21,7 +21,7 @@ from qbus.errors import WireError
 from .frames import RequestFrames
 from .memory_budget import MemoryBudget
 from .peer import Peer, never_closed, never_muted
-from .transport import Part, Transport, WantsWrite, WriteBuffer
+from .transport import Part, Transport, WriteBuffer
 
 _log = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ class Connection:
     @property
     def idle(self) -> bool:
         """Whether the client has every answer it asked for."""
-        return not self._replies and not self._output.pending
+        return not self._replies and not self._output.pending and not self._writing
 
     def overdue(self, now: float, limits: TimeLimits) -> str | None:
         """Why the client has had its time, if it has."""
@@ -250,8 +250,6 @@ class Connection:
                     return
             if self._transport.pending:
                 self._loop.call_soon(self._read_on)
-        except WantsWrite:
-            self._read_when_writable()
         except BlockingIOError:
             return
         except OSError as error:
@@ -261,15 +259,6 @@ class Connection:
         """Read what the transport has already, of which the descriptor does not tell."""
         if self._reading:
             self._on_readable()
-
-    def _read_when_writable(self) -> None:
-        """Pause until the transport could send what it wants to before it receives."""
-        self._pause_reading()
-        if self.stalled_since is None:
-            self.stalled_since = self._loop.time()
-        if not self._writing:
-            self._writing = True
-            self._loop.add_writer(self._fd, self._on_writable)
 
     def _handle_frames(self) -> None:
         """Start what is whole, keep the rest, and read on or pause."""

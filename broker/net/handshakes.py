@@ -17,10 +17,17 @@ from typing import Final
 
 from qbus.security.tls import ServerTls
 
+from .tls_transport import CHUNK, READ, TlsTransport
+
 _log = logging.getLogger(__name__)
 
 _TURN_S: Final = 0.002
+_PIECES: Final = 4
 _HANDSHAKE_RECORD: Final = 0x16
+_NOT_TLS: Final = (
+    "the client does not speak TLS, which this listener does: it needs"
+    " security.protocol=SSL or SASL_SSL"
+)
 
 _REASONS: Final = {
     "CERTIFICATE_VERIFY_FAILED": "the client's certificate is refused",
@@ -49,14 +56,16 @@ class Handshakes:
         *,
         timeout_s: float,
         most: int,
-        on_done: Callable[[ssl.SSLSocket, str], None],
+        on_done: Callable[[TlsTransport, str], None],
         on_failed: Callable[[str, str | None], None],
     ) -> None:
-        """Call ``on_done`` with the socket and the client's address, or ``on_failed``.
+        """Call ``on_done`` with the connection and the client's address, or ``on_failed``.
 
         ``on_failed`` gets the address and what went wrong, None if that is nothing to tell of:
         the client has gone, or has sent nothing. ``most``: unfinished ones at a time.
         """
+        self._scratch = memoryview(bytearray(READ))
+        self._chunk = memoryview(bytearray(CHUNK))
         self._loop = loop
         self._tls = tls
         self._timeout_s = timeout_s
@@ -98,8 +107,8 @@ class Handshakes:
         for handshake in list(self._open.values()):
             self._fail(handshake, None)
 
-    def _wait(self, handshake: "_Handshake", *, to_write: bool = False) -> None:
-        if to_write:
+    def _wait(self, handshake: "_Handshake") -> None:
+        if handshake.transport is not None and handshake.transport.unsent:
             self._loop.add_writer(handshake.fd, self._on_ready, handshake)
         else:
             self._loop.add_reader(handshake.fd, self._on_ready, handshake)
@@ -130,68 +139,70 @@ class Handshakes:
 
     def _step(self, handshake: "_Handshake") -> None:
         try:
-            if handshake.tls is None:
-                self._begin(handshake)
-            if handshake.tls is not None:
-                handshake.tls.do_handshake()
-        except (ssl.SSLWantReadError, BlockingIOError):
+            is_done = self._go_on(handshake)
+        except BlockingIOError:
             self._wait(handshake)
-        except ssl.SSLWantWriteError:
-            self._wait(handshake, to_write=True)
-        except (ssl.SSLEOFError, ConnectionError):  # it has gone
+        except (EOFError, ConnectionError, ssl.SSLEOFError):  # it has gone
             self._fail(handshake, None)
         except ssl.SSLError as error:
             self._fail(handshake, f"TLS handshake failed: {reason_of(error)}")
         except (OSError, ValueError) as error:
-            self._fail(handshake, f"TLS handshake failed: {error}")
+            self._fail(handshake, str(error))
         else:
-            if handshake.tls is not None:
-                self._finish(handshake, handshake.tls)
+            if is_done:
+                self._finish(handshake)
+            else:
+                self._wait(handshake)
 
-    def _begin(self, handshake: "_Handshake") -> None:
-        """Look at the client's first byte, and make what the handshake needs if it is TLS."""
-        first = handshake.sock.recv(1, socket.MSG_PEEK)
-        if not first:
-            self._fail(handshake, None)
-            return
-        handshake.has_spoken = True
-        if first[0] != _HANDSHAKE_RECORD:
-            self._fail(
-                handshake,
-                "the client does not speak TLS, which this listener does: it needs"
-                " security.protocol=SSL or SASL_SSL",
+    def _go_on(self, handshake: "_Handshake") -> bool:
+        """Take what the client has sent, a few records at most; whether the handshake is over.
+
+        Raises:
+            BlockingIOError, EOFError, OSError: as the transport does.
+        """
+        transport = handshake.transport
+        if transport is None:
+            transport = TlsTransport(
+                handshake.sock, self._tls.context(), self._scratch, self._chunk
             )
-            return
-        handshake.tls = self._tls.context().wrap_socket(
-            handshake.sock, server_side=True, do_handshake_on_connect=False
-        )
+            handshake.transport = transport
+        for _ in range(_PIECES):
+            if not transport.unsent:
+                first = transport.feed()
+                if not handshake.has_spoken and first != _HANDSHAKE_RECORD:
+                    raise OSError(_NOT_TLS)
+                handshake.has_spoken = True
+            if transport.shake_hands():
+                return True
+        return False
 
-    def _finish(self, handshake: "_Handshake", tls: ssl.SSLSocket) -> None:
+    def _finish(self, handshake: "_Handshake") -> None:
         handshake.is_over = True
         del self._open[handshake.fd]
         self.done += 1
-        self._on_done(tls, handshake.host)
+        assert handshake.transport is not None
+        self._on_done(handshake.transport, handshake.host)
 
     def _fail(self, handshake: "_Handshake", why: str | None) -> None:
         handshake.is_over = True
         self.failed += 1
         self._unwatch(handshake)
         del self._open[handshake.fd]
-        (handshake.tls or handshake.sock).close()
+        handshake.sock.close()
         self._on_failed(handshake.host, why)
 
 
 class _Handshake:
     """One of them."""
 
-    __slots__ = ("fd", "has_spoken", "host", "is_over", "since", "sock", "tls")
+    __slots__ = ("fd", "has_spoken", "host", "is_over", "since", "sock", "transport")
 
     def __init__(self, sock: socket.socket, host: str, since: float) -> None:
         self.sock = sock
         self.fd = sock.fileno()
         self.host = host
         self.since = since
-        self.tls: ssl.SSLSocket | None = None
+        self.transport: TlsTransport | None = None
         self.has_spoken = False
         self.is_over = False
 

@@ -5,7 +5,6 @@ import errno
 import logging
 import os
 import socket
-import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ from .transport import PlainTransport, Transport
 _log = logging.getLogger(__name__)
 
 _SCRATCH_BYTES = 256 * 1024
-_CHUNK_BYTES = 64 * 1024
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 64
 _SWEEP_SECONDS = 1.0
@@ -36,6 +34,9 @@ _DRAIN_STEP_SECONDS = 0.01
 _DRAIN_SILENCE_SECONDS = 2.0
 _WARNING_INTERVAL_S = 10.0
 _MOST_REFUSED_LATER = 500  # each holds a file descriptor
+_MAPPED = "::ffff:"
+"""How the address of a client by IPv4 begins where the socket is for both families."""
+
 _CLOSED = "closed a connection from %s"
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -140,7 +141,6 @@ class Listener:
         self.handshakes = self._make_handshakes(tls)
         self._connections: set[Connection] = set()
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
-        self._chunk = memoryview(bytearray(_CHUNK_BYTES if tls is not None else 0))
         self._next_id = 0
         self._untold = 0
         self._next_warning_at = 0.0
@@ -237,7 +237,7 @@ class Listener:
         try:
             for _ in range(_ACCEPTS_PER_TURN):
                 sock, address = self._sock.accept()
-                self._admit(sock, address[0])
+                self._admit(sock, address[0].removeprefix(_MAPPED))
         except (BlockingIOError, ConnectionAbortedError, InterruptedError):
             return
         except OSError as error:
@@ -292,17 +292,17 @@ class Listener:
             refusal = refusal or gate(self.info, host)
         return refusal
 
-    def _on_handshake(self, sock: ssl.SSLSocket, host: str) -> None:
+    def _on_handshake(self, transport: TlsTransport, host: str) -> None:
         try:
-            principal, ends_in = self._identify(sock)
+            principal, ends_in = self._identify(transport)
         except ConfigError as error:
-            sock.close()
+            transport.close()
             self._on_failed_handshake(host, str(error))
             return
         expires_at = None if ends_in is None else self._loop.time() + ends_in
-        self._connect(TlsTransport(sock, self._chunk), host, principal, expires_at)
+        self._connect(transport, host, principal, expires_at)
 
-    def _identify(self, sock: ssl.SSLSocket) -> tuple[Principal, float | None]:
+    def _identify(self, transport: TlsTransport) -> tuple[Principal, float | None]:
         """Return who the client's certificate is for, and for how many seconds more.
 
         Raises:
@@ -310,15 +310,15 @@ class Listener:
         """
         if self._tls is None or self.info.protocol.is_sasl:
             return ANONYMOUS, None
-        certificate = sock.getpeercert(binary_form=True)
+        certificate = transport.certificate()
         if certificate is None:
             return ANONYMOUS, None
         name = subject(certificate)
         user = self._tls.principals.name(name)
         if not user:
             raise ConfigError(f"no rule of ssl.principal.mapping.rules is for {name!r}")
-        ends = str((sock.getpeercert() or {}).get("notAfter", ""))
-        return Principal("User", user), ssl.cert_time_to_seconds(ends) - time.time()
+        ends = transport.certificate_ends()
+        return Principal("User", user), None if ends is None else ends - time.time()
 
     def _on_failed_handshake(self, host: str, why: str | None) -> None:
         self._shared.closed(host)

@@ -23,10 +23,6 @@ _SENDFILE_MAX: Final = 1 << 30
 _ENDED: Final = "a file region ended before its length"
 
 
-class WantsWrite(BlockingIOError):  # noqa: N818 - it is no failure
-    """Nothing can be received before something is sent: wait until the descriptor is writable."""
-
-
 class Region(Protocol):
     """A range of a file that is sent as it lies there."""
 
@@ -59,7 +55,8 @@ class Transport(Protocol):
     An encrypted transport has to keep three promises besides: what a receive leaves behind in its
     own buffers it tells of as ``pending``, and leaves nothing there when it returns fewer bytes
     than there was room for, since the connection waits for the descriptor then; its handshake is
-    over (:mod:`.handshakes`); and it ignores flags.
+    over (:mod:`.handshakes`); and it ignores flags. What a send has taken and not sent it tells of
+    as ``unsent``, and sends with ``flush``.
     """
 
     @property
@@ -69,6 +66,13 @@ class Transport(Protocol):
     @property
     def pending(self) -> int:
         """Bytes that can be received without the descriptor telling of them."""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that a send has taken, and that are not sent yet."""
+
+    def flush(self) -> None:
+        """Send those; raises BlockingIOError while some are left."""
 
     @property
     def receive_into(self) -> Callable[[memoryview], int]:
@@ -92,16 +96,20 @@ class Transport(Protocol):
 class PlainTransport:
     """A TCP connection as it is."""
 
-    __slots__ = ("_sock", "fd", "pending", "receive_into", "send", "send_many")
+    __slots__ = ("_sock", "fd", "pending", "receive_into", "send", "send_many", "unsent")
 
     def __init__(self, sock: socket.socket) -> None:
         """``sock`` is connected and does not block."""
         self._sock = sock
         self.pending = 0
+        self.unsent = 0
         self.fd = sock.fileno()
         self.receive_into = sock.recv_into
         self.send = sock.send
         self.send_many = sock.sendmsg
+
+    def flush(self) -> None:
+        """Nothing is held back."""
 
     def send_file(self, fd: int, position: int, count: int) -> int:
         """Send bytes of a file without reading them into the process."""
@@ -145,6 +153,8 @@ class WriteBuffer:
                     self._send_buffers(transport)
                 else:
                     self._send_region(transport, first)
+            if transport.unsent:
+                transport.flush()
         except BlockingIOError:
             return False
         return True
@@ -156,6 +166,7 @@ class WriteBuffer:
                 part.close()
         self._parts.clear()
         self.pending = 0
+        self.unsent = 0
 
     def _send_buffers(self, transport: Transport) -> None:
         parts = self._parts

@@ -27,9 +27,6 @@ _CLIENT_AUTH: Final = {
     "requested": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
-_KTLS: Final = getattr(ssl, "OP_ENABLE_KTLS", 0)
-"""Encryption in the kernel, where Python (3.12) and the kernel have it."""
-
 _Stamp = tuple[int, int, int]
 
 
@@ -194,7 +191,7 @@ def client_context(security: "ClientSecurity") -> ssl.SSLContext:
 
 
 def _harden(context: ssl.SSLContext) -> None:
-    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | _KTLS
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
 
 
 def _set_suites(context: ssl.SSLContext, suites: Iterable[str]) -> None:

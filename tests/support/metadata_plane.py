@@ -24,7 +24,7 @@ from qbus.clock import Clock, ManualClock
 from qbus.config import BrokerConfig, ListenerInfo
 from qbus.metadata import EmbeddedStore, MetadataStore
 from qbus.metadata.feed import newest
-from qbus.metadata.znodes import BrokerNode
+from qbus.metadata.znodes import BrokerNode, EndpointNode
 from qbus.wire import API, ApiKey, decode, encode
 
 HERE = BrokerInfo(1, "bus.example", 9092, "rack-1")
@@ -47,11 +47,14 @@ class MetadataPlane:
         for other in others:
             await register(self.store, other, self.clock)
 
-    async def ask(self, key: ApiKey, version: int, request: Any) -> Any:
+    async def ask(
+        self, key: ApiKey, version: int, request: Any, listener: str = "PLAINTEXT"
+    ) -> Any:
         """Send ``request`` over the wire to its handler, and read the response from the wire."""
         api = API[key]
         sent = memoryview(b"".join(bytes(part) for part in encode(request, version)))
-        peer = Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092))
+        info = ListenerInfo.plaintext("127.0.0.1", 9092)._replace(name=listener)
+        peer = Peer(1, "127.0.0.1", info)
         module = import_module(f"qbus.broker.kafka.handlers.{key.name.lower()}")
         response = module.handle(
             cast("Broker", self),
@@ -68,6 +71,8 @@ async def register(store: MetadataStore, broker: BrokerInfo, clock: Clock) -> in
     """Register a broker as if it had just been started; the epoch of its registration."""
     epoch = await raise_broker_epoch(store, broker.id, clock)
     node = BrokerNode(broker.host, broker.port, epoch, broker.rack, clock.time_ms())
+    endpoints = [EndpointNode(one.name, one.protocol, *one.address) for one in broker.listeners]
+    node = node._replace(listeners=BrokerNode.listed(endpoints))
     await register_broker(store, broker.id, node)
     return epoch
 

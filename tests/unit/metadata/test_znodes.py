@@ -19,6 +19,7 @@ from qbus.metadata.znodes import (
     ConfigNode,
     ControllerEpochNode,
     ControllerNode,
+    EndpointNode,
     PartitionStateNode,
     TopicNode,
 )
@@ -62,6 +63,16 @@ OURS = [
     BrokerNode("b", 9092, epoch=0, directory="d1", is_stopping=True),
     BrokerNode("b", 9092, epoch=0, directory="d1", is_full=True),
     BrokerNode("b", 9092, epoch=0, machine="m"),
+    BrokerNode("::1", 9092, 0, listeners=(EndpointNode("SASL_SSL", "SASL_SSL", "::1", 9092),)),
+    BrokerNode(
+        "b",
+        1,
+        epoch=0,
+        listeners=(
+            EndpointNode("INSIDE", "SSL", "b", 1),
+            EndpointNode("PLAINTEXT", "PLAINTEXT", "c", 2),
+        ),
+    ),
     ControllerNode(3, 5, broker_epoch=7),
     ChangeNode(),
     ChangeNode(states={"a": (0, 3), "b": (1,)}),
@@ -87,6 +98,19 @@ def test_a_broker_is_registered_as_kafkas_tools_expect() -> None:
     assert node["listener_security_protocol_map"] == {"PLAINTEXT": "PLAINTEXT"}
     assert (node["host"], node["port"], node["version"]) == ("::1", 9092, 5)
     assert "rack" not in node
+
+
+def test_listeners_are_registered_as_kafkas_tools_expect() -> None:
+    listeners = (
+        EndpointNode("INSIDE", "SASL_SSL", "::1", 9093),
+        EndpointNode("OPEN", "PLAINTEXT", "bus", 9092),
+    )
+    node = json.loads(BrokerNode("::1", 9093, epoch=3, listeners=listeners).encode())
+    assert node["endpoints"] == ["INSIDE://[::1]:9093", "OPEN://bus:9092"]
+    assert node["listener_security_protocol_map"] == {"INSIDE": "SASL_SSL", "OPEN": "PLAINTEXT"}
+    assert (node["host"], node["port"]) == ("bus", 9092)  # for who does not encrypt
+    node = json.loads(BrokerNode("::1", 9093, epoch=3, listeners=listeners[:1]).encode())
+    assert (node["host"], node["port"]) == (None, -1)
 
 
 def test_paths_are_kafkas() -> None:

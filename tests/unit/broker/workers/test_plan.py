@@ -68,6 +68,27 @@ def test_jobs_are_served_by_each_at_a_port_of_its_own(tmp_path: Path) -> None:
     assert second.advertised_disque_address == Address("bus", 17712)
 
 
+def test_each_listener_follows(tmp_path: Path) -> None:
+    alone = config(
+        tmp_path,
+        listeners="127.0.0.1:9092,SASL_PLAINTEXT://127.0.0.1:9192,DISQUE://127.0.0.1:7711",
+        advertised_listeners="SASL_PLAINTEXT://bus:19192",
+    )
+    _, second, third = worker_configs(alone, 3)
+    assert [str(one) for one in second.kafka_listeners] == [
+        "PLAINTEXT://127.0.0.1:9093",
+        "SASL_PLAINTEXT://127.0.0.1:9193",
+    ]
+    assert third.advertised_addresses == {"SASL_PLAINTEXT": Address("bus", 19194)}
+    assert third.disque_address == Address("127.0.0.1", 7713)
+
+
+def test_listeners_whose_workers_would_meet_are_refused(tmp_path: Path) -> None:
+    alone = config(tmp_path, listeners="127.0.0.1:9092,SASL_PLAINTEXT://127.0.0.1:9093")
+    with pytest.raises(ConfigError, match="ports 2 apart"):
+        worker_configs(alone, 2)
+
+
 def test_any_free_port_for_jobs_is_one_that_stays(tmp_path: Path) -> None:
     configs = worker_configs(config(tmp_path, disque_listen="127.0.0.1:0"), 2)
     ports = {one.disque_address.port for one in configs if one.disque_address}

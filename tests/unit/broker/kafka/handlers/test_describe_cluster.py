@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from qbus.broker.metadata.image import BrokerInfo
+from qbus.config import Address, ListenerInfo, SecurityProtocol
 from qbus.errors import ErrorCode
 from qbus.wire import API, ApiKey
 from qbus.wire.messages.describe_cluster import (
@@ -31,6 +32,18 @@ async def ask(
     response = await plane.ask(ApiKey.DESCRIBE_CLUSTER, version, request)
     assert isinstance(response, DescribeClusterResponse)
     return response
+
+
+async def test_brokers_are_where_the_clients_listener_has_them(tmp_path: Path) -> None:
+    inside = ListenerInfo("INSIDE", SecurityProtocol.SASL_SSL, Address("10.0.0.2", 9094))
+    async with metadata_plane(
+        tmp_path, others=(BrokerInfo(2, "b2", 9093, listeners=(inside,)),)
+    ) as plane:
+        request = DescribeClusterRequest()
+        response = await plane.ask(ApiKey.DESCRIBE_CLUSTER, 2, request, "INSIDE")
+        assert [(one.broker_id, one.host, one.port) for one in response.brokers] == [
+            (2, "10.0.0.2", 9094)
+        ]
 
 
 def test_serves_what_kafka_serves() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from qbus.broker.group.ownership import coordinator_of
 from qbus.broker.metadata.image import BrokerInfo
+from qbus.config import Address, ListenerInfo, SecurityProtocol
 from qbus.errors import ErrorCode
 from qbus.wire.messages.find_coordinator import FindCoordinatorRequest
 
@@ -61,6 +62,16 @@ async def test_other_coordinators_there_are_none(
 async def test_a_broker_that_does_not_know_itself_yet_is_to_be_asked_again() -> None:
     broker = GroupBroker()
     broker.brokers.clear()
+
+    response = await broker.ask(0, FindCoordinatorRequest(key="g"))
+
+    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_a_coordinator_that_the_client_cannot_reach_is_none() -> None:
+    broker = GroupBroker()
+    inside = ListenerInfo("INSIDE", SecurityProtocol.SASL_SSL, Address("broker.example", 9094))
+    broker.brokers[7] = BrokerInfo(7, "broker.example", 9094, listeners=(inside,))
 
     response = await broker.ask(0, FindCoordinatorRequest(key="g"))
 

@@ -8,6 +8,7 @@ import pytest
 from qbus.broker.controller import NewTopic
 from qbus.broker.metadata.image import BrokerInfo
 from qbus.broker.net.connection import CloseConnection
+from qbus.config import Address, ListenerInfo, SecurityProtocol
 from qbus.errors import ErrorCode
 from qbus.metadata import Set
 from qbus.metadata.feed import announce, sequence_of
@@ -226,6 +227,40 @@ async def test_tells_on_request_what_the_client_may_do(plane: MetadataPlane, ver
     assert [t.topic_authorized_operations for t in response.topics] == [ON_TOPIC, ON_TOPIC]
     expected = ON_CLUSTER if version <= 10 else NOT_ASKED
     assert response.cluster_authorized_operations == expected
+
+
+OUTSIDE = ListenerInfo("OUTSIDE", SecurityProtocol.SSL, Address("bus", 19092))
+BOTH = (ListenerInfo.plaintext("b2", 9092), OUTSIDE)
+
+
+async def test_brokers_are_where_the_clients_listener_has_them(tmp_path: Path) -> None:
+    other = BrokerInfo(2, "b2", 9092, listeners=BOTH)
+    async with metadata_plane(tmp_path, others=(other,)) as plane:
+        assert plane.metadata.brokers[2].listeners == BOTH
+        for listener, expected in (
+            ("PLAINTEXT", {(1, "bus.example", 9092), (2, "b2", 9092)}),
+            ("OUTSIDE", {(2, "bus", 19092)}),
+            ("NOWHERE", set()),
+        ):
+            response = await plane.ask(ApiKey.METADATA, 13, MetadataRequest(), listener)
+            assert {(one.node_id, one.host, one.port) for one in response.brokers} == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(5, ErrorCode.LEADER_NOT_AVAILABLE), (13, ErrorCode.LISTENER_NOT_FOUND)],
+)
+async def test_a_leader_without_the_clients_listener_is_none_for_it(
+    tmp_path: Path, version: int, code: ErrorCode
+) -> None:
+    other = BrokerInfo(2, "b2", 9092, listeners=BOTH)
+    async with metadata_plane(tmp_path, others=(other,)) as plane:
+        await plane.controller.create_topics([NewTopic("t", assignment={0: [2], 1: [1]})])
+        response = await plane.ask(ApiKey.METADATA, version, named("t"), "OUTSIDE")
+        assert [(one.error_code, one.leader_id) for one in response.topics[0].partitions] == [
+            (ErrorCode.NONE, 2),
+            (code, -1),
+        ]
 
 
 @pytest.mark.parametrize("version", [5, 13])
