@@ -4,10 +4,16 @@ import os
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from struct import pack
 
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from qbus.broker.net.tls_transport import CHUNK, READ, RECORD, TlsTransport
 from qbus.broker.net.transport import WriteBuffer
@@ -20,7 +26,9 @@ from tests.unit.security.test_tls import Settings
 class Pair:
     """A transport, and its client as a blocking socket."""
 
-    def __init__(self, certificates: Certificates, version: str) -> None:
+    def __init__(
+        self, certificates: Certificates, version: str, keylog: Path | None = None
+    ) -> None:
         settings = Settings(
             ssl_keystore_location=str(certificates.server()), ssl_enabled_protocols=(version,)
         )
@@ -29,7 +37,10 @@ class Pair:
         made: list[ssl.SSLSocket] = []
 
         def connect() -> None:
-            made.append(client_context(trust).wrap_socket(theirs, server_hostname="localhost"))
+            context = client_context(trust)
+            if keylog is not None:
+                context.keylog_filename = str(keylog)
+            made.append(context.wrap_socket(theirs, server_hostname="localhost"))
 
         thread = threading.Thread(target=connect)
         thread.start()
@@ -192,3 +203,60 @@ def send_all(pair: Pair, output: WriteBuffer, size: int) -> bytes:
     while not output.send(pair.transport):
         pass
     return reader.result()
+
+
+# A client that has nothing to say, and says it again and again
+
+
+class KeyUpdates:
+    """Records of TLS 1.3 that change a client's keys once more each, and carry nothing else."""
+
+    def __init__(self, client: ssl.SSLSocket, secret: bytes) -> None:
+        cipher = client.cipher()
+        assert cipher is not None
+        self._hash = hashes.SHA384() if "SHA384" in cipher[0] else hashes.SHA256()
+        self._key_size = 32 if "256_GCM" in cipher[0] else 16
+        self._secret = secret
+
+    def record(self, *, requested: bool) -> bytes:
+        key, iv = self._expand(b"key", self._key_size), self._expand(b"iv", 12)
+        message = b"\x18\x00\x00\x01" + bytes([requested]) + b"\x16"
+        header = b"\x17\x03\x03" + pack(">H", len(message) + 16)
+        self._secret = self._expand(b"traffic upd", self._hash.digest_size)
+        return header + AESGCM(key).encrypt(iv, message, header)  # the first under this key
+
+    def _expand(self, label: bytes, size: int) -> bytes:
+        """HKDF-Expand-Label (RFC 8446, 7.1)."""
+        name = b"tls13 " + label
+        info = pack(">HB", size, len(name)) + name + b"\x00"
+        return HKDFExpand(self._hash, size, info).derive(self._secret)
+
+
+@pytest.mark.parametrize("requested", [False, True], ids=["told", "asked back"])
+def test_records_that_carry_nothing_do_not_keep_the_broker(tmp_path: Path, requested: bool) -> None:
+    keys = tmp_path / "keys"
+    pair = Pair(Certificates(tmp_path / "ca"), "TLSv1.3", keylog=keys)
+    (secret,) = [
+        bytes.fromhex(line.split()[2])
+        for line in keys.read_text().splitlines()
+        if line.startswith("CLIENT_TRAFFIC_SECRET_0")
+    ]
+    with pytest.raises(OSError, match=r"carry nothing|does not read its answers"):
+        flood(pair, KeyUpdates(pair.client, secret), requested=requested)
+    pair.close()
+
+
+def flood(pair: Pair, updates: KeyUpdates, *, requested: bool) -> None:
+    """Send such records until the connection is broken; no receive may take long."""
+    waiting = b""
+    with socket.socket(fileno=os.dup(pair.client.fileno())) as raw:
+        raw.setblocking(False)
+        for _ in range(8000):
+            waiting += updates.record(requested=requested)
+            if len(waiting) < 30_000:
+                continue
+            waiting = waiting[raw.send(waiting) :]
+            began = time.perf_counter()
+            with suppress(BlockingIOError):
+                pair.transport.receive_into(memoryview(bytearray(1 << 18)))
+            assert time.perf_counter() - began < 0.5
