@@ -166,7 +166,6 @@ class WriteBuffer:
                 part.close()
         self._parts.clear()
         self.pending = 0
-        self.unsent = 0
 
     def _send_buffers(self, transport: Transport) -> None:
         parts = self._parts

@@ -239,7 +239,7 @@ def _load_chain(
     try:
         context.load_cert_chain(chain, key, secret)
     except ssl.SSLError as error:
-        why = error.reason or "it cannot be read"
+        why = error.reason or "PEM"
         if asked:
             why = "ssl.key.password is wrong" if password else "the key needs ssl.key.password"
         elif "KEY_VALUES_MISMATCH" in why:

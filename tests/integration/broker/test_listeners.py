@@ -24,6 +24,7 @@ from tests.support.waiting import wait_until
 from tests.support.workers_process import WorkersProcess
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
+admin = pytest.importorskip("confluent_kafka.admin")
 
 pytestmark = pytest.mark.integration
 
@@ -121,12 +122,10 @@ def consumed(topic: str, settings: dict[str, Any], count: int) -> list[bytes]:
 def what_it_says(settings: dict[str, Any], said: str = "") -> str:
     """What librdkafka says of a broker that it cannot use."""
     errors: list[str] = []
-    admin = confluent_kafka.admin.AdminClient(
-        {**settings, "error_cb": lambda error: errors.append(error.str())}
-    )
+    client = admin.AdminClient({**settings, "error_cb": lambda error: errors.append(error.str())})
     until = time.monotonic() + _TURNED_AWAY_S
     while time.monotonic() < until and not any(said in one for one in errors):
-        admin.poll(0.1)
+        client.poll(0.1)
     return "; ".join(errors)
 
 
@@ -152,7 +151,7 @@ def test_clients_stay_on_the_listener_that_they_came_through(listeners: Listener
         (listeners.broker.port, {"bootstrap.servers": listeners.broker.bootstrap}),
         (listeners.open_port, listeners.settings(listeners.open_port)),
     ):
-        metadata = confluent_kafka.admin.AdminClient(settings).list_topics(timeout=10)
+        metadata = admin.AdminClient(settings).list_topics(timeout=10)
         assert {one.port for one in metadata.brokers.values()} == {port}
 
 
@@ -172,7 +171,7 @@ def test_workers_have_each_listener_and_find_one_another(
             "security.protocol": "SSL",
             "ssl.ca.location": str(certificates.ca),
         }
-        metadata = confluent_kafka.admin.AdminClient(settings).list_topics(timeout=10)
+        metadata = admin.AdminClient(settings).list_topics(timeout=10)
         assert {one.port for one in metadata.brokers.values()} == {first, first + 1}
         with running("replicated", settings) as send:
             assert [send() for _ in range(5)] == [1, 2, 3, 4, 5]
@@ -352,7 +351,7 @@ def test_half_open_handshakes_cost_little(listeners: Listeners, count: int) -> N
                     began = time.monotonic()
                     send()
                     times.append(time.monotonic() - began)
-            confluent_kafka.admin.AdminClient(settings).list_topics(timeout=10)
+            admin.AdminClient(settings).list_topics(timeout=10)
             grown = memory(listeners.broker.pid) - before
         finally:
             for sock in strangers:

@@ -236,7 +236,10 @@ async def test_nobody_is_anonymous_whose_name_fits_no_rule(
     [
         ("nobody", "the client has no certificate, and needs one"),
         ("expired", "the client's certificate is refused: certificate has expired"),
-        ("mallory", "the client's certificate is refused: unable to get local issuer certificate"),
+        (
+            "mallory",
+            "the client's certificate is refused: self-signed certificate in certificate chain",
+        ),
     ],
 )
 async def test_wrong_certificates_are_told_of(
