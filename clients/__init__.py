@@ -17,7 +17,7 @@ async with Admin("127.0.0.1:9092") as admin:
     await admin.create_topic("topic", partitions=4)
 """
 
-from qbus.security.client import ClientSecurity
+from qbus.security.client import ClientSecurity, read_properties
 
 from .admin import Admin
 from .admin.types import (
@@ -179,6 +179,7 @@ __all__ = [
     "TransactionListing",
     "TransactionalIdAuthorizationFailed",
     "everywhere",
+    "read_properties",
 ]
 
 assert __name__ == "qbus.clients", "import qbus.clients: this folder is a part of the qbus package"

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         TopicPartition,
     )
     from qbus.errors import ApiError, ConfigError, CorruptBatch, ErrorCode, QbusError, WireError
-    from qbus.security.client import ClientSecurity
+    from qbus.security.client import ClientSecurity, read_properties
 
 __all__ = [
     "EARLIEST",
@@ -137,6 +137,7 @@ __all__ = [
     "WireError",
     "__version__",
     "everywhere",
+    "read_properties",
 ]
 
 _SYNC_CLIENTS = {

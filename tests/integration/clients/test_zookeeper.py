@@ -50,4 +50,5 @@ def test_nobody_is_registered(zookeeper: str) -> None:
     address = f"zk://{zookeeper}-without-brokers"
     listed = CliRunner().invoke(command, ["topic", "list", "--bootstrap", address])
     assert listed.exit_code == 1
-    assert listed.stderr == f"qbus: {address}: no broker is registered there now\n"
+    reason = "no broker is registered there now with a listener for PLAINTEXT"
+    assert listed.stderr == f"qbus: {address}: {reason}\n"

@@ -33,8 +33,8 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Stands for what ZooKeeper knows; the test fills it."""
     brokers: list[tuple[str, int]] = []
 
-    async def find_brokers(address: str, timeout: float) -> list[tuple[str, int]]:
-        assert address == ZOOKEEPER
+    async def find_brokers(address: str, timeout: float, protocol: str) -> list[tuple[str, int]]:
+        assert (address, protocol) == (ZOOKEEPER, "PLAINTEXT")
         assert timeout > 0
         return list(brokers)
 
@@ -72,13 +72,25 @@ async def test_nobody_is_registered_yet(registered: list[tuple[str, int]]) -> No
 
 
 async def test_zookeeper_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def find_brokers(address: str, timeout: float) -> list[tuple[str, int]]:
+    async def find_brokers(address: str, timeout: float, protocol: str) -> list[tuple[str, int]]:
         raise StoreUnavailable("no ZooKeeper answers")
 
     monkeypatch.setattr(zookeeper, "find_brokers", find_brokers)
     with pytest.raises(ConnectionFailed, match="no ZooKeeper answers") as caught:
         await bootstrap.parse(ZOOKEEPER).find(5.0)
     assert caught.value.retriable
+
+
+async def test_listeners_that_speak_the_clients_protocol_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def find_brokers(address: str, timeout: float, protocol: str) -> list[tuple[str, int]]:
+        return [("secure", 9093)] if protocol == "SASL_SSL" else []
+
+    monkeypatch.setattr(zookeeper, "find_brokers", find_brokers)
+    assert await bootstrap.parse(ZOOKEEPER, "SASL_SSL").find(5.0) == [("secure", 9093)]
+    with pytest.raises(ConnectionFailed, match="there now with a listener for SSL"):
+        await bootstrap.parse(ZOOKEEPER, "SSL").find(5.0)
 
 
 def test_the_client_of_zookeeper_is_an_extra() -> None:

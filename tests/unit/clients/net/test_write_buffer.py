@@ -4,10 +4,13 @@ import asyncio
 import os
 import random
 import socket
+import ssl
 
 import pytest
 
-from qbus.clients.net.write_buffer import WriteBuffer
+from qbus.clients.net.write_buffer import TlsWriteBuffer, WriteBuffer, write_buffer_of
+from tests.support.secure_broker import certificates
+from tests.support.waiting import eventually
 
 
 class Sender(asyncio.Protocol):
@@ -18,10 +21,15 @@ class Sender(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self.outbox = WriteBuffer(transport)
+        self.outbox = write_buffer_of(transport)
+
+    def pause_writing(self) -> None:
+        if hasattr(self, "outbox"):
+            self.outbox.pause()
 
     def resume_writing(self) -> None:
-        self.outbox.flush()
+        if hasattr(self, "outbox"):
+            self.outbox.resume()
 
 
 async def pair() -> tuple[Sender, socket.socket]:
@@ -104,3 +112,39 @@ async def test_a_broken_socket(monkeypatch: pytest.MonkeyPatch) -> None:
         sender.outbox.send([b"x"])
     sender.transport.abort()
     theirs.close()
+
+
+async def test_over_tls_parts_arrive_in_order_and_little_is_kept_by_asyncio() -> None:
+    received = bytearray()
+    may_read = asyncio.Event()
+
+    async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await may_read.wait()
+        while data := await reader.read(100_000):
+            received.extend(data)
+        writer.close()
+
+    server = await asyncio.start_server(read, "127.0.0.1", 0, ssl=certificates().context())
+    context = ssl.create_default_context(cafile=certificates().ca)
+    _, sender = await asyncio.get_running_loop().create_connection(
+        Sender, *server.sockets[0].getsockname()[:2], ssl=context, server_hostname="localhost"
+    )
+    assert isinstance(sender.outbox, TlsWriteBuffer)
+    rng = random.Random(7)
+    sent = b""
+    for _ in range(60):
+        parts = [rng.randbytes(rng.choice((0, 1, 100, 20_000, 500_000))) for _ in range(5)]
+        sent += b"".join(parts)
+        sender.outbox.send([memoryview(part) for part in parts])
+    assert not sender.outbox.is_empty.is_set()
+    assert sender.transport.get_write_buffer_size() < 1024 * 1024
+    may_read.set()
+    async with asyncio.timeout(10):
+        await sender.outbox.is_empty.wait()
+    sender.outbox.send([b"the end"])
+    sender.outbox.hand_over()
+    sender.transport.close()
+    await eventually(lambda: len(received) == len(sent) + 7)
+    assert bytes(received) == sent + b"the end"
+    server.close()
+    await server.wait_closed()
