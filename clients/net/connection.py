@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 from qbus._version import __version__
-from qbus.errors import ApiError, AuthenticationError, ErrorCode, WireError
+from qbus.errors import ApiError, AuthenticationError, ErrorCode, QbusError, WireError
 from qbus.frames import FrameReader
 from qbus.security.authenticator import Authenticator
 from qbus.security.client import ClientSecurity
@@ -88,6 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         self._agreed: dict[ApiKey, int] = {}
         self._failure: ConnectionFailed | None = None
         self._lost_by: Exception | None = None
+        self._was_hung_up = False  # by the other side
         self._lost = asyncio.Event()
 
     @classmethod
@@ -153,6 +154,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _unanswered(self, error: ConnectionFailed) -> ApiError:
         """Return what is raised when the first request is not answered, with its likely cause."""
+        if not self._was_hung_up:
+            return self._not_a_broker(error)
         if isinstance(self._lost_by, ssl.SSLError):
             return tls.tls_failure(self._name, self._lost_by, self._security)
         if not self._security.uses_tls:
@@ -161,8 +164,9 @@ class Connection(asyncio.BufferedProtocol):
             return ConnectionFailed(f"{error} ({_WANTS_CERTIFICATE})")
         return error
 
-    def _not_a_broker(self, error: WireError) -> ApiError:
-        reason = f"{self._name} does not respond like a broker: {error}"
+    def _not_a_broker(self, error: QbusError) -> ApiError:
+        said = str(error).removeprefix(f"{self._name}: ")
+        reason = f"{self._name} does not respond like a broker: {said}"
         if "speaks TLS" in str(error):
             return TlsFailed(f"{reason} (security.protocol is SSL or SASL_SSL there)")
         return ConnectionFailed(reason)
@@ -380,6 +384,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost_by = exc
+        self._was_hung_up = self.is_open
         reason = str(exc) if exc else "the broker closed the connection"
         if not self._security.uses_sasl and self._in_flight.first_id() == self._first_id:
             reason = f"{reason} ({_WANTS_SASL})"  # it answered nothing

@@ -22,6 +22,8 @@ from .fake_broker import FakeBroker, Hangup
 
 BEFORE = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 _ITERATIONS = 4096
+_GRACE_S = 2.0
+"""For how long after its end a session is still good: the machine may be busy with other things."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ class SecureBroker(FakeBroker):
 
     users: names and passwords, which tests change. tokens: those that are good, and whose they are.
     lifetime_ms: of a session; 0: it lasts. ``authenticated``: who has authenticated, in order.
+    ``hangups``: why connections were closed.
     """
 
     def __init__(
@@ -104,6 +107,7 @@ class SecureBroker(FakeBroker):
         self.lifetime_ms = lifetime_ms
         self.authenticated: list[str] = []
         self.says: str | None = None
+        self.hangups: list[str] = []
         self._sessions: WeakKeyDictionary[asyncio.Task[Any], _Session] = WeakKeyDictionary()
         self.handlers[ApiKey.SASL_HANDSHAKE] = self.sasl_handshake
         self.handlers[ApiKey.SASL_AUTHENTICATE] = self.sasl_authenticate
@@ -118,18 +122,22 @@ class SecureBroker(FakeBroker):
         header, _ = decode_request_header(memoryview(frame))
         session, api = self.session, ApiKey(header.api_key)
         if session.mechanism is not None and api is not ApiKey.SASL_AUTHENTICATE:
-            raise Hangup  # between the two nothing else is taken
+            raise self._hangup(f"{api.name} in the midst of SASL")
         if session.user is None and api not in BEFORE:
-            raise Hangup
+            raise self._hangup(f"{api.name} before SASL")
         now = asyncio.get_running_loop().time()
-        is_over = session.expires_at is not None and now > session.expires_at
+        is_over = session.expires_at is not None and now > session.expires_at + _GRACE_S
         if is_over and session.mechanism is None and api is not ApiKey.SASL_HANDSHAKE:
-            raise Hangup
+            raise self._hangup(f"{api.name} after the end of the session")
         answer = await super()._answer(frame)
         if session.refused:
             session.refused = False
             asyncio.get_running_loop().call_soon(self.hangup)
         return answer
+
+    def _hangup(self, reason: str) -> Hangup:
+        self.hangups.append(reason)
+        return Hangup()
 
     def sasl_handshake(self, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
         code = ErrorCode.NONE

@@ -81,11 +81,11 @@ async def known(admin: Admin, name: str, password: str = PASSWORD) -> AsyncItera
         ScramUpsert(name, password, mechanism, 4096)
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
     ]
-    await admin.alter_user_scram_credentials(upserts)
+    for upsert in upserts:
+        await admin.alter_user_scram_credentials([upsert])
     yield
-    await admin.alter_user_scram_credentials(
-        deletions=[(name, upsert.mechanism) for upsert in upserts]
-    )
+    for upsert in upserts:
+        await admin.alter_user_scram_credentials(deletions=[(name, upsert.mechanism)])
 
 
 def allow(principal: str, operation: Operation, kind: ResourceType, name: str) -> Rule:
@@ -297,7 +297,11 @@ async def test_a_password_is_changed_under_a_running_producer(
 
             await eventually(is_refused, 10)
             file.write_text("another")
-            await (await producer.send(topic, b"3"))
+
+            async def is_taken() -> bool:
+                return not await is_refused()
+
+            await eventually(is_taken, 10)
 
 
 async def test_jobs_in_a_queue(broker: SecuredBroker, admin: Admin) -> None:

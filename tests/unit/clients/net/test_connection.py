@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from qbus.clients import ConnectionFailed, RequestTimedOut
+from qbus.clients import ConnectionFailed, RequestTimedOut, TlsFailed
 from qbus.clients.net.connection import Connection
 from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.wire import ApiKey, encode_response
@@ -269,7 +269,7 @@ async def test_somebody_else_listens(greeting: bytes) -> None:
         writer.write(greeting)
 
     async with impostor(greet) as port:
-        with pytest.raises(ConnectionFailed, match=str(port)):
+        with pytest.raises((ConnectionFailed, TlsFailed), match=str(port)):
             await Connection.open("127.0.0.1", port, "test", 5.0)
 
 

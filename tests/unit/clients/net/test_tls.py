@@ -66,7 +66,7 @@ async def serving(
         yield int(server.sockets[0].getsockname()[1])
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "localhost."])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 async def test_a_broker_with_a_trusted_certificate(host: str) -> None:
     async with FakeBroker(tls=certificates().context()) as broker:
         connection = await connect(broker.port, trusting(), host)
@@ -163,6 +163,7 @@ async def test_tls_to_a_listener_without() -> None:
 async def test_no_tls_to_a_listener_with() -> None:
     async with FakeBroker(tls=certificates().context()) as broker:
         error = await refused(broker.port, None)
+        assert isinstance(error, TlsFailed | ConnectionFailed)  # it may close before it says so
         assert "security.protocol is SSL or SASL_SSL there" in str(error)
 
 
