@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from qbus import compiled
+from tests.security import secrets
 from tests.support import zookeeper_process
 from tests.support.child import restore_interrupts
 from tests.support.server_process import ServerProcess, StartupTimeout
@@ -34,7 +35,12 @@ def pytest_runtest_makereport(
     report = yield
     if _NEED_TOOLS:
         require_tools(report)
-    if report.failed:
+    told = secrets.in_report(report)
+    if told:
+        report.outcome = "failed"
+        report.longrepr = "secrets were told:\n" + "\n".join(told)
+        report.sections.clear()
+    elif report.failed:
         for server in ServerProcess.instances:
             title = f"{server.name}, {server.bootstrap}, last of its log"
             report.sections.append((title, server.log_text()[-8_000:]))

@@ -62,7 +62,7 @@ class Aiokafka(Driver):
         idempotent: bool = False,
     ) -> list[int] | None:
         producer = AIOKafkaProducer(
-            bootstrap_servers=self._bootstrap,
+            **self._settings(),
             compression_type=None if compression == "none" else compression,
             acks=_ACKS[acks],
             enable_idempotence=idempotent,
@@ -183,10 +183,14 @@ class Aiokafka(Driver):
         cluster = self._with_admin(lambda admin: admin.describe_cluster())
         return [f"{broker['host']}:{broker['port']}" for broker in cluster["brokers"]]
 
+    def _settings(self) -> dict[str, Any]:
+        security = self._security.aiokafka() if self._security else {}
+        return {"bootstrap_servers": self._bootstrap, **security}
+
     @asynccontextmanager
     async def _consumer(self, group: str | None = None) -> AsyncIterator[Any]:
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap,
+            **self._settings(),
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
@@ -197,7 +201,7 @@ class Aiokafka(Driver):
 
     @_run_to_its_end
     async def _with_admin(self, ask: Callable[[Any], Awaitable[T]]) -> T:
-        admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
+        admin = AIOKafkaAdminClient(**self._settings())
         await admin.start()
         try:
             return await ask(admin)

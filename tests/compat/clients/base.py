@@ -11,6 +11,8 @@ from qbus.errors import ErrorCode
 from tests.compat.members import Member
 from tests.compat.records import Record, Stored
 
+from .security import Security
+
 
 class GroupDescription(NamedTuple):
     """A group as the coordinator describes it; members are (client id, assigned partitions)."""
@@ -39,8 +41,9 @@ class Driver:
     #: Whether it tells that no record is at or after a time, instead of giving the end.
     tells_no_offset: ClassVar[bool] = True
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, security: Security | None = None) -> None:
         self._bootstrap = bootstrap
+        self._security = security
 
     @staticmethod
     def missing() -> str | None:

@@ -15,6 +15,7 @@ from tests.compat.records import BINARY, NOTHING, NULL_HEADER, Record, Stored
 from tests.support.waiting import wait_until
 
 from .base import ClientError, Driver, GroupDescription
+from .security import Security
 
 _TIMEOUT = 30.0
 _PERMANENT = -1
@@ -27,9 +28,9 @@ class Confluent(Driver):
     sendable = (*BINARY, NULL_HEADER, NOTHING)
     readable = sendable
 
-    def __init__(self, bootstrap: str) -> None:
-        super().__init__(bootstrap)
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+    def __init__(self, bootstrap: str, security: Security | None = None) -> None:
+        super().__init__(bootstrap, security)
+        self._admin = AdminClient(self._settings())
 
     def close(self) -> None:
         del self._admin
@@ -46,7 +47,7 @@ class Confluent(Driver):
     ) -> list[int]:
         producer = ck.Producer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **self._settings(),
                 "compression.type": compression,
                 "acks": acks,
                 "enable.idempotence": idempotent,
@@ -131,6 +132,11 @@ class Confluent(Driver):
         entries = _result(self._admin.describe_configs([_topic_resource(topic)]))
         return {key: entry.value for key, entry in entries.items()}
 
+    def broker_config(self, broker: str) -> dict[str, str | None]:
+        """All of a broker's configuration."""
+        entries = _result(self._admin.describe_configs([ConfigResource("BROKER", broker)]))
+        return {key: entry.value for key, entry in entries.items()}
+
     def set_config(self, topic: str, key: str, value: str) -> None:
         entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
@@ -176,13 +182,17 @@ class Confluent(Driver):
         cluster = self._admin.describe_cluster(request_timeout=_TIMEOUT).result()
         return [f"{node.host}:{node.port}" for node in cluster.nodes]
 
+    def _settings(self) -> dict[str, Any]:
+        security = self._security.librdkafka() if self._security else {}
+        return {"bootstrap.servers": self._bootstrap, **security}
+
     def _metadata(self, topic: str) -> Any:
         return self._admin.list_topics(topic, timeout=_TIMEOUT).topics[topic]
 
     def _consumer(self, group: str = "unused") -> Any:
         return ck.Consumer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **self._settings(),
                 "group.id": group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",

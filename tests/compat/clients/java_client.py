@@ -1,5 +1,6 @@
 """Kafka's own producer and consumer, in Java, driven by the program in ``tests/compat/java``."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from perf.peers import java, kafka
@@ -25,3 +26,12 @@ class JavaClient(Scripted):
     @classmethod
     def command(cls, bootstrap: str) -> list[str]:
         return java.command(str(_SOURCE), bootstrap, options=java.SHORT_RUN_OPTIONS)
+
+    def _secured(self, environment: dict[str, str] | None) -> dict[str, str] | None:
+        found = super()._secured(environment)
+        if self._security and found:
+            found["JAVA_TOOL_OPTIONS"] = " ".join(self._security.java_options())
+        return found
+
+    def security_settings(self) -> Mapping[str, object] | None:
+        return self._security.java() if self._security else None

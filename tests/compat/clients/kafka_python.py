@@ -12,6 +12,7 @@ from tests.compat.records import BINARY, NOTHING, NULL_HEADER, Record, Stored
 
 from .base import ClientError, Driver, GroupDescription
 from .names import upper_snake
+from .security import Security
 
 with warnings.catch_warnings():
     # It loads its message schemas with functions that Python has deprecated.
@@ -32,9 +33,9 @@ class KafkaPython(Driver):
     sendable = BINARY
     readable = (*BINARY, NULL_HEADER, NOTHING)
 
-    def __init__(self, bootstrap: str) -> None:
-        super().__init__(bootstrap)
-        self._admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    def __init__(self, bootstrap: str, security: Security | None = None) -> None:
+        super().__init__(bootstrap, security)
+        self._admin = KafkaAdminClient(**self._settings())
 
     def close(self) -> None:
         self._admin.close()
@@ -50,7 +51,7 @@ class KafkaPython(Driver):
         idempotent: bool = False,
     ) -> list[int]:
         producer = KafkaProducer(
-            bootstrap_servers=self._bootstrap,
+            **self._settings(),
             compression_type=None if compression == "none" else compression,
             acks=_ACKS[acks],
             enable_idempotence=idempotent,
@@ -178,9 +179,13 @@ class KafkaPython(Driver):
         cluster = self._admin.describe_cluster()
         return [f"{broker['host']}:{broker['port']}" for broker in cluster["brokers"]]
 
+    def _settings(self) -> dict[str, Any]:
+        security = self._security.kafka_python() if self._security else {}
+        return {"bootstrap_servers": self._bootstrap, **security}
+
     def _consumer(self, group: str | None = None) -> Any:
         return KafkaConsumer(
-            bootstrap_servers=self._bootstrap,
+            **self._settings(),
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",

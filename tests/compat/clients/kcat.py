@@ -124,8 +124,9 @@ class Kcat(Driver):
         return _parse(self._run([*reset, *arguments]))
 
     def _run(self, arguments: list[str], stdin: bytes = b"") -> bytes:
+        security = _settings(self._security.librdkafka()) if self._security else []
         result = subprocess.run(
-            ["kcat", "-b", self._bootstrap, *arguments],
+            ["kcat", "-b", self._bootstrap, *security, *arguments],
             input=stdin,
             capture_output=True,
             timeout=30,

@@ -13,18 +13,19 @@ from typing import Any
 from tests.compat.records import Record, Stored
 
 from .base import ClientError, Driver
+from .security import Security
 
 
 class Scripted(Driver):
     """The operations that such programs have in common."""
 
-    def __init__(self, bootstrap: str) -> None:
-        super().__init__(bootstrap)
+    def __init__(self, bootstrap: str, security: Security | None = None) -> None:
+        super().__init__(bootstrap, security)
         self._program = subprocess.Popen(
             self.command(bootstrap),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=self.environment(),
+            env=self._secured(self.environment()),
             text=True,
         )
 
@@ -36,6 +37,16 @@ class Scripted(Driver):
     @classmethod
     def environment(cls) -> dict[str, str] | None:
         """Return its environment, if that is not ours."""
+        return None
+
+    def _secured(self, environment: dict[str, str] | None) -> dict[str, str] | None:
+        """The environment, with how the program is to prove who it is."""
+        if self._security is None:
+            return environment
+        return {**self._security.environment(self.security_settings()), **(environment or {})}
+
+    def security_settings(self) -> Mapping[str, object] | None:
+        """What the program is told of that; None: all of it, in plain words."""
         return None
 
     def close(self) -> None:

@@ -107,7 +107,11 @@ func answer(line []byte) map[string]any {
 }
 
 func client(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append(options, kgo.SeedBrokers(bootstrap))...)
+	proven, err := security()
+	if err != nil {
+		return nil, err
+	}
+	return kgo.NewClient(append(append(options, proven...), kgo.SeedBrokers(bootstrap))...)
 }
 
 func produce(within context.Context, asked arguments) (any, error) {

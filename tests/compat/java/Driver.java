@@ -1,3 +1,5 @@
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
@@ -32,6 +34,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 class Driver {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final long PATIENCE_MS = 30_000;
+    /** How to prove who one is: properties, from the environment. */
+    private static final Map<String, String> SECURITY = security();
 
     private final String bootstrap;
 
@@ -184,9 +188,21 @@ class Driver {
                 settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
+    private static Map<String, String> security() {
+        String told = System.getenv("QBUS_COMPAT_SECURITY");
+        try {
+            return told == null
+                    ? Map.of()
+                    : JSON.readValue(told, new TypeReference<Map<String, String>>() {});
+        } catch (JsonProcessingException error) {
+            throw new IllegalArgumentException(error);
+        }
+    }
+
     private Map<String, Object> settings(String... pairs) {
         Map<String, Object> settings = new HashMap<>();
         settings.put("bootstrap.servers", bootstrap);
+        settings.putAll(SECURITY);
         for (int i = 0; i < pairs.length; i += 2) {
             settings.put(pairs[i], pairs[i + 1]);
         }

@@ -1,6 +1,7 @@
 // Carries out operations: a line {"operation", "arguments"} in, a line {"result"} or {"code",
 // "message"} out. Started with the bootstrap address.
 
+const fs = require('fs')
 const readline = require('readline')
 const { Kafka, logLevel } = require('kafkajs')
 const codecs = require('./codecs')
@@ -12,7 +13,23 @@ const operations = {
   ...require('./transactions'),
 }
 
+// How to prove who one is, from the environment.
+const security = () => {
+  if (!process.env.QBUS_COMPAT_SECURITY) return {}
+  const told = JSON.parse(process.env.QBUS_COMPAT_SECURITY)
+  const read = (path) => (path ? fs.readFileSync(path, 'utf8') : undefined)
+  const ssl = { ca: [read(told.ca)], cert: read(told.certificate), key: read(told.key) }
+  if (!told.mechanism) return { ssl }
+  const mechanism = told.mechanism.toLowerCase()
+  const sasl =
+    mechanism === 'oauthbearer'
+      ? { mechanism, oauthBearerProvider: async () => ({ value: told.token }) }
+      : { mechanism, username: told.user, password: told.password }
+  return { ssl, sasl }
+}
+
 const kafka = new Kafka({
+  ...security(),
   brokers: [process.argv[2]],
   clientId: 'kafkajs',
   logLevel: logLevel.NOTHING,
