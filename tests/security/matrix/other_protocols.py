@@ -106,7 +106,7 @@ def kind_of(reply: object, words: str) -> str:
     if words == "QSCAN" and isinstance(reply, list):
         return f"lists {' '.join(sorted(map(str, reply[1])))}".rstrip()
     by_id = words.split(maxsplit=1)[0] in {"SHOW", "ACKJOB", "DELJOB"}
-    return NO_JOB if by_id and reply in {None, 0} else DONE
+    return NO_JOB if by_id and reply in (None, 0) else DONE
 
 
 METRICS_NEED: Final = "DESCRIBE cluster"
