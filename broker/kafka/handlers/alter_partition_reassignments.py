@@ -32,7 +32,8 @@ async def handle(
     broker: "Broker", context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Begin, or stop, each move for itself."""
-    context.authorize(Operation.ALTER, CLUSTER)
+    if not context.allows(Operation.ALTER, CLUSTER):
+        return _deny(request)
     times = Counter((one.name, p.partition_index) for one in request.topics for p in one.partitions)
     targets: dict[str, dict[int, list[int] | None]] = {topic.name: {} for topic in request.topics}
     for topic in request.topics:
@@ -60,6 +61,22 @@ async def handle(
                 ],
             )
             for name in targets
+        ],
+    )
+
+
+def _deny(request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    """Refuse as a whole and for each partition, as Kafka does."""
+    error = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return AlterPartitionReassignmentsResponse(
+        error_code=error.code,
+        error_message=error.message,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[_answer(one.partition_index, error) for one in topic.partitions],
+            )
+            for topic in request.topics
         ],
     )
 

@@ -64,15 +64,19 @@ def handle(
         raise CloseConnection("others may lead by now: the store is out of reach")
     missing = [
         name
-        for name in _to_create(broker, request)
+        for name in _missing(broker, request)
         if context.may(Operation.DESCRIBE, topic_resource(name))
     ]
-    denied = [name for name in missing if not _may_create(context, name)]
-    if len(denied) < len(missing):
-        return _create_and_answer(broker, context, request, missing, denied)
-    if denied:
-        return _answer(broker, context, request, dict.fromkeys(denied, _DENIED))
-    return _answer(broker, context, request, {})
+    # Asked also of names that cannot be: like Kafka, tell that only to who may create topics.
+    denied = {name: _DENIED for name in missing if not _may_create(context, name)}
+    names = [
+        name
+        for name in missing
+        if name not in denied and is_topic_name(name) and not is_internal(name)
+    ]
+    if names:
+        return _create_and_answer(broker, context, request, names, denied)
+    return _answer(broker, context, request, denied)
 
 
 def _is_in_doubt(broker: "Broker", request: MetadataRequest) -> bool:
@@ -87,18 +91,15 @@ def _is_in_doubt(broker: "Broker", request: MetadataRequest) -> bool:
     return any(topic.name in names or topic.id in ids for topic in suspected)
 
 
-def _to_create(broker: "Broker", request: MetadataRequest) -> list[str]:
+def _missing(broker: "Broker", request: MetadataRequest) -> list[str]:
+    """The names without a topic, where topics may be created by asking for them."""
     if not (request.topics and request.allow_auto_topic_creation):
         return []
     if not broker.config.auto_create_topics_enable:
         return []
     known = broker.metadata.topics
     wanted = (topic.name for topic in request.topics if topic.topic_id == ZERO_UUID)
-    return [
-        name
-        for name in dict.fromkeys(wanted)
-        if name and name not in known and is_topic_name(name) and not is_internal(name)
-    ]
+    return [name for name in dict.fromkeys(wanted) if name and name not in known]
 
 
 def _may_create(context: RequestContext, name: str) -> bool:
@@ -111,11 +112,9 @@ async def _create_and_answer(
     broker: "Broker",
     context: RequestContext,
     request: MetadataRequest,
-    missing: Iterable[str],
-    denied: Iterable[str],
+    names: Iterable[str],
+    denied: dict[str, ErrorCode],
 ) -> MetadataResponse:
-    refused = dict.fromkeys(denied, _DENIED)
-    names = [name for name in missing if name not in refused]
     outcomes = await broker.controller.create_topics([NewTopic(name) for name in names])
     for name, outcome in zip(names, outcomes, strict=True):
         if not isinstance(outcome, ApiError):
@@ -126,7 +125,7 @@ async def _create_and_answer(
         for name, outcome in zip(names, outcomes, strict=True)
         if isinstance(outcome, ApiError)
     }
-    return _answer(broker, context, request, failed | refused)
+    return _answer(broker, context, request, failed | denied)
 
 
 def _answer(
@@ -183,9 +182,10 @@ def _find(
     found = broker.metadata.topics.get(name)
     if found is not None:
         return _describe(broker, context, found)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not is_topic_name(name):
-        return _refuse(name, ZERO_UUID, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    return _refuse(name, ZERO_UUID, failed.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        unknown = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return _refuse(name, ZERO_UUID, failed.get(name, unknown))
 
 
 def _find_by_id(
