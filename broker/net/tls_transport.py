@@ -149,14 +149,14 @@ class TlsTransport:
     def _decrypt(self, target: memoryview) -> int:
         """Decrypt what is there; 0 at the end of the stream, -1 if no record is whole."""
         try:
-            count = self._tls.read(len(target), target)  # type: ignore[arg-type]  # any buffer
+            count = int(self._tls.read(len(target), target))  # the bytes are in the buffer
         except ssl.SSLWantReadError:
             count = -1
         else:
             self._without_data = 0
         if self._outgoing.pending:  # new keys are answered by new keys
             self._collect()
-        return int(count)
+        return count
 
     # Sending
 
@@ -174,7 +174,7 @@ class TlsTransport:
         view = memoryview(buffer)
         total, size = 0, len(view)
         while total < size and self._burst < _BURST:
-            count = self._tls.write(view[total : total + CHUNK])  # type: ignore[arg-type]
+            count = self._tls.write(view[total : total + CHUNK])
             total += count
             self._burst += count
             if not self._send_encrypted():

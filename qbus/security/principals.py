@@ -76,7 +76,7 @@ def subject(certificate: bytes) -> str:
     return ",".join(reversed(parts))
 
 
-def _attribute(attribute: "NameAttribute") -> str:
+def _attribute(attribute: "NameAttribute[str | bytes]") -> str:
     oid = attribute.oid.dotted_string
     keyword = _KEYWORDS.get(oid)
     if keyword is None or not isinstance(attribute.value, str):
@@ -98,7 +98,7 @@ def _escaped(value: str) -> str:
     )
 
 
-def _encoded_value(attribute: "NameAttribute") -> bytes:
+def _encoded_value(attribute: "NameAttribute[str | bytes]") -> bytes:
     """Return the value's encoding in DER: what is left of a name with nothing else in it."""
     from cryptography import x509  # noqa: PLC0415 - as above
 
