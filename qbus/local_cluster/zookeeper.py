@@ -4,6 +4,7 @@ import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from qbus.local_cluster.java import java, pyspark_home
 from qbus.local_cluster.layout import LocalClusterError
@@ -48,11 +49,12 @@ def configure(
     ensemble: Mapping[int, str],
     *,
     tick_ms: int = TICK_MS,
+    more: Mapping[str, object] = MappingProxyType({}),
 ) -> Path:
     """Write the configuration of server ``number`` to ``directory``, where its data is, too.
 
     ``ensemble``: ``host:peer-port:election-port`` of each server, by number; empty for a single
-    server. Return the path of the configuration.
+    server. ``more``: further settings. Return the path of the configuration.
     """
     settings: dict[str, object] = {
         "dataDir": directory,
@@ -68,6 +70,7 @@ def configure(
         "4lw.commands.whitelist": "srvr,mntr,ruok,stat",
     }
     settings |= {f"server.{other}": address for other, address in ensemble.items()}
+    settings |= more
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "myid").write_text(f"{number}\n")
     config = directory / "zoo.cfg"

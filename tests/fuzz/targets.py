@@ -15,8 +15,9 @@ import atheris
 with atheris.instrument_imports(include=["qbus"]):
     from qbus.broker.authentication.tokens import TokenRules, TokenVerifier, read_key_set
     from qbus.broker.disque import options as job_options
+    from qbus.broker.disque.authentication import MAX_COMMAND
     from qbus.broker.disque.errors import CommandError
-    from qbus.broker.disque.resp import CommandParser, ProtocolError
+    from qbus.broker.disque.resp import MAX_LINE, CommandParser, ProtocolError
     from qbus.broker.net.frames import RequestFrames
     from qbus.errors import AuthenticationError, WireError
     from qbus.jobs import parse_id, queue_of, read_options, topic_of
@@ -33,6 +34,7 @@ with atheris.instrument_imports(include=["qbus"]):
     )
     from qbus.security.sasl import parse_bearer, parse_plain
     from qbus.security.scram import ScramClient, ScramCredential, ScramMechanism, ScramServer
+    from qbus.service.http import BadRequestError, basic_credentials, parse_request
     from qbus.wire import API, ApiKey, decode, decode_request_header, encode, lean
 
 _CRC = slice(17, 21)
@@ -172,6 +174,31 @@ def resp(data: bytes) -> None:
     assert cuts == whole
 
 
+def resp_login(data: bytes) -> None:
+    """What somebody sends who has not said who he is: little of it is kept."""
+    parser = CommandParser(MAX_COMMAND)
+    with suppress(ProtocolError):
+        for start in range(0, len(data), 97):
+            parser.feed(data[start : start + 97])
+            while (command := parser.next()) is not None:
+                assert sum(map(len, command)) <= MAX_COMMAND + MAX_LINE
+            assert parser.held <= 2 * (MAX_COMMAND + MAX_LINE)
+
+
+def page(data: bytes) -> None:
+    """The head of a request for metrics: it is refused, or has what a request has."""
+    for head in (data, b"GET / HTTP/1.1\r\n" + data):
+        with suppress(BadRequestError):
+            request = parse_request(head)
+            assert request.method.isupper()
+            assert not any(character in request.target for character in "\r\n ")
+            for name, value in request.headers.items():
+                assert name == name.lower()
+                assert "\n" not in value
+            basic_credentials(request.headers.get("authorization", ""))
+    basic_credentials(data.decode("latin-1"))
+
+
 def jobs(data: bytes) -> None:
     """The words of a command, an id, and headers of a job."""
     words = data.split(b" ")
@@ -241,6 +268,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "codecs": codecs,
     "frames": frames,
     "resp": resp,
+    "resp_login": resp_login,
+    "page": page,
     "jobs": jobs,
     "sasl": sasl,
     "tokens": tokens,

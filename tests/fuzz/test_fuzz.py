@@ -32,6 +32,15 @@ def seeds() -> dict[str, list[bytes]]:
         "records": [batch, batch + batch],
         "codecs": [batch],
         "resp": [b"*2\r\n$4\r\nQLEN\r\n$1\r\nq\r\nPING \"a\\x41\" 'b'\r\n*0\r\n*-1\r\n"],
+        "resp_login": [
+            b"*3\r\n$4\r\nAUTH\r\n$5\r\nalice\r\n$6\r\nsecret\r\n",
+            b"*5\r\n$5\r\nHELLO\r\n$1\r\n3\r\n$4\r\nAUTH\r\n$1\r\nu\r\n$1\r\np\r\n",
+            b"AUTH \"a\\x41\" 'b'\r\n*1048576\r\n$0\r\n\r\n",
+        ],
+        "page": [
+            b"GET /metrics?name[]=a HTTP/1.1\r\nHost: h\r\nAccept: */*\r\n\r\n",
+            b"Authorization: Basic YWxpY2U6c2VjcmV0\r\nAccept-Encoding: gzip\r\n\r\n",
+        ],
         "jobs": [
             b"0 TTL 5 RETRY 1 DELAY 2 MAXLEN 3 REPLICATE 1 ASYNC",
             b"GETJOB NOHANG TIMEOUT 1 COUNT 2 WITHCOUNTERS FROM a b",

@@ -10,6 +10,7 @@ from qbus.local_cluster import zookeeper
 from qbus.local_cluster.layout import LocalClusterError
 
 from .ports import free_port
+from .secure_broker import Certificates
 from .server_process import ServerGroup, ServerProcess
 
 
@@ -38,18 +39,26 @@ class ZooKeeperProcess(ServerProcess):
         number: int = 1,
         ensemble: Mapping[int, str] | None = None,
         host: str = "127.0.0.1",
+        tls: Certificates | None = None,
     ) -> None:
         """``tick_ms``: the shortest session is two ticks, in milliseconds.
 
         ``ensemble``: the addresses of all servers, for :func:`zookeeper.configure`; this one is
-        ``number``.
+        ``number``. ``tls``: it also listens at ``secure_port``, to whoever has a certificate.
         """
         super().__init__(port)
         self.host = host
         directory = Path(tempfile.mkdtemp(prefix="zookeeper-"))
         weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+        self.secure_port = 0 if tls is None else free_port()
         config = zookeeper.configure(
-            directory, number, host, self.port, ensemble or {}, tick_ms=tick_ms
+            directory,
+            number,
+            host,
+            self.port,
+            ensemble or {},
+            tick_ms=tick_ms,
+            more={} if tls is None else _with_tls(directory, self.secure_port, tls),
         )
         self._command = zookeeper.command(config)
 
@@ -62,6 +71,22 @@ class ZooKeeperProcess(ServerProcess):
     def mode(self) -> str:
         """``standalone``, ``leader`` or ``follower``; empty while it does not serve."""
         return zookeeper.mode(self.host, self.port) or ""
+
+
+def _with_tls(directory: Path, port: int, tls: Certificates) -> dict[str, object]:
+    """The settings of a port with TLS for those who have a certificate."""
+    keystore = directory / "keystore.pem"
+    keystore.write_bytes(Path(tls.server_key).read_bytes() + Path(tls.server).read_bytes())
+    return {
+        "secureClientPort": port,
+        "secureClientPortAddress": "0.0.0.0",
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.location": keystore,
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": tls.ca,
+        "ssl.trustStore.type": "PEM",
+        "ssl.clientAuth": "need",
+    }
 
 
 class ZooKeeperEnsemble(ServerGroup):

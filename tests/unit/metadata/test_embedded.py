@@ -370,3 +370,19 @@ def test_a_loop_that_ended_does_not_stop_the_thread(tmp_path: Path) -> None:
     worker._queue.put(None)
     worker._thread.join(10)
     assert not worker._thread.is_alive()
+
+
+async def test_the_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    """Credentials are in them; files from before are no exception."""
+    path = tmp_path / "metadata.db"
+    async with EmbeddedStore(path) as store:
+        await store.transaction([Create("/config/users/alice", b"salted")])
+        assert modes_of(tmp_path) == {"metadata.db": 0o600, "metadata.db-wal": 0o600}
+    path.chmod(0o644)
+    async with EmbeddedStore(path) as store:
+        assert await store.get("/config/users/alice") is not None
+        assert set(modes_of(tmp_path).values()) == {0o600}
+
+
+def modes_of(directory: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_mode & 0o777 for file in directory.glob("metadata.db*")}
