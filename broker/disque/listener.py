@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple, cast
 
 from qbus.config import Address
@@ -251,7 +252,7 @@ class DisqueListener:
     async def _accept_encrypted(self, sock: socket.socket, encryption: Encryption) -> None:
         while True:
             try:
-                accepted, address = await self._loop.sock_accept(sock)
+                accepted, _ = await self._loop.sock_accept(sock)
             except OSError as error:
                 if sock.fileno() < 0:
                     return
@@ -262,29 +263,28 @@ class DisqueListener:
                 oldest = next(iter(self._handshakes))
                 del self._handshakes[oldest]
                 oldest.cancel()
-            task = self._loop.create_task(self._shake_hands(accepted, address, encryption))
+            task = self._loop.create_task(self._shake_hands(accepted, encryption))
             self._handshakes[task] = None
-            task.add_done_callback(self._on_handshake)
+            task.add_done_callback(partial(self._on_handshake, accepted))
+            await asyncio.sleep(0)  # there may be many: those that are here go on meanwhile
 
-    async def _shake_hands(
-        self, sock: socket.socket, address: tuple[str, int], encryption: Encryption
-    ) -> None:
-        try:
-            await self._loop.connect_accepted_socket(
-                self._accept,
-                sock,
-                ssl=encryption.context(),
-                ssl_handshake_timeout=self.limits.handshake_s,
-            )
-        except OSError as error:  # those of TLS are some
-            self.failed_handshakes += 1
-            _log.info("the TLS handshake with %s failed: %s", address[0], _reason(error))
+    async def _shake_hands(self, sock: socket.socket, encryption: Encryption) -> None:
+        await self._loop.connect_accepted_socket(
+            self._accept,
+            sock,
+            ssl=encryption.context(),
+            ssl_handshake_timeout=self.limits.handshake_s,
+        )
 
-    def _on_handshake(self, task: asyncio.Task[None]) -> None:
+    def _on_handshake(self, sock: socket.socket, task: asyncio.Task[None]) -> None:
         self._handshakes.pop(task, None)
-        if task.cancelled():
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() or error is not None:
             self.failed_handshakes += 1
-        elif (error := task.exception()) is not None:
+            sock.close()
+        if isinstance(error, OSError):  # those of TLS are some
+            _log.info("a TLS handshake failed: %s", _reason(error))
+        elif error is not None:
             _log.error("a client cannot be let in", exc_info=error)
 
     def _sweep(self) -> None:

@@ -13,10 +13,12 @@ import re
 import socket
 import ssl
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
@@ -24,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 MAX_HEAD: Final = 16 * 1024
 MAX_HEADERS: Final = 64
-MAX_CONNECTIONS: Final = 64
+MAX_CONNECTIONS: Final = 256
 REQUEST_S: Final = 10.0
 """How long a client may take for its TLS handshake and its request."""
 
@@ -161,7 +163,7 @@ class PageServer:
         self._is_inner = is_inner
         self._request_s = request_s
         self._max_connections = max_connections
-        self._asking: dict[asyncio.Task[None], None] = {}  # the oldest first
+        self._asking: dict[asyncio.Task[None], str] = {}  # and from where; the oldest first
         self._tasks: set[asyncio.Task[None]] = set()
         self._rendering = asyncio.Semaphore(_AT_ONCE)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -208,22 +210,29 @@ class PageServer:
             if len(self._tasks) >= self._max_connections and not self._drop_oldest():
                 connection.close()
                 continue
-            task = asyncio.create_task(self._converse(connection, str(address[0])))
+            host = str(address[0])
+            task = asyncio.create_task(self._converse(connection, host))
             self._tasks.add(task)
-            self._asking[task] = None
-            task.add_done_callback(self._ended)
+            self._asking[task] = host
+            task.add_done_callback(partial(self._ended, connection))
+            await asyncio.sleep(0)  # there may be many: those that are here go on meanwhile
 
     def _drop_oldest(self) -> bool:
-        """Close the oldest connection without a request; whether there is one."""
-        task = next(iter(self._asking), None)
-        if task is None:
+        """Close the oldest connection without a request, of the address with most of them.
+
+        Whether there is one.
+        """
+        if not self._asking:
             return False
+        ((host, _),) = Counter(self._asking.values()).most_common(1)
+        task = next(task for task, address in self._asking.items() if address == host)
         del self._asking[task]
         self._tasks.discard(task)
         task.cancel()
         return True
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        connection.close()  # it may have been cancelled before it began
         self._tasks.discard(task)
         self._asking.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -250,9 +259,7 @@ class PageServer:
         except (OSError, asyncio.IncompleteReadError, ssl.SSLError) as error:
             _log.debug("the client of metrics at %s is gone: %s", host, error)
         finally:
-            if writer is None:
-                connection.close()
-            else:
+            if writer is not None:
                 writer.transport.abort()
 
     def _no_longer_asking(self) -> None:

@@ -97,12 +97,30 @@ def render(registry: Any, request: Request) -> Response:
     if target.path == "/favicon.ico":
         return Response(HTTPStatus.OK)
     encode, kind = choose_encoder(request.headers.get("accept", ""))
-    body = encode(registry.restricted_registry(wanted) if wanted else registry)
+    body = encode(_Only(registry, frozenset(wanted)) if wanted else registry)
     headers = {"Content-Type": kind}
     if _takes_gzip(request.headers.get("accept-encoding", "")):
         body = gzip.compress(body, 6)
         headers |= {"Content-Encoding": "gzip"}
     return Response(HTTPStatus.OK, body, {**headers, "Vary": "Accept, Accept-Encoding"})
+
+
+class _Only:
+    """Some samples of a registry, by their names."""
+
+    def __init__(self, registry: Any, names: frozenset[str]) -> None:
+        self._registry = registry
+        self._names = names
+
+    def collect(self) -> Iterable["Metric"]:
+        from prometheus_client.core import Metric  # noqa: PLC0415 - as above
+
+        for family in self._registry.collect():
+            samples = [sample for sample in family.samples if sample.name in self._names]
+            if samples:
+                found = Metric(family.name, family.documentation, family.type)
+                found.samples = samples
+                yield found
 
 
 def _takes_gzip(accepted: str) -> bool:

@@ -75,7 +75,7 @@ class TestThePasswordOfAll:
         assert str(await locked.ask("AUTH alice secret")) == WRONGPASS
         assert await locked.ask("AUTH default secret") == "OK"
         other = locked.new_client()
-        assert (await locked.ask("HELLO 3 AUTH default secret SETNAME me", other))[0] == "server"
+        assert (await locked.ask("HELLO 2 AUTH default secret SETNAME me", other))[0] == "server"
         assert other.name == b"me"
 
     async def test_is_shown_to_nobody(self, locked: Jobs) -> None:
@@ -95,7 +95,7 @@ class TestUsers:
         assert await guarded.ask("AUTH alice right") == "OK"
         assert str(guarded.client.principal) == "User:alice"
         assert users.asked == [("alice", "right", "127.0.0.1")]
-        assert (await guarded.ask("HELLO 3 AUTH bob other"))[0] == "server"
+        assert (await guarded.ask("HELLO 2 AUTH bob other"))[0] == "server"
         assert str(guarded.client.principal) == "User:bob"
 
     @pytest.mark.parametrize("line", ["AUTH alice wrong", "AUTH nobody right", 'AUTH "\\xff" x'])

@@ -5,7 +5,6 @@ What is tried is made from seeds: the short run has few of them, the nightly one
 
 import asyncio
 import random
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -158,17 +157,16 @@ async def test_guessing_passwords_is_slow_and_disturbs_nobody(node: Node) -> Non
 async def test_unfinished_commands_hold_little(node: Node) -> None:
     idle = []
     for _ in range(150):
-        client = socket.create_connection(node.address)
-        client.setblocking(False)
-        with_header = b"*2\r\n$4\r\nAUTH\r\n$60000\r\n" + b"x" * 50_000
-        await asyncio.get_running_loop().sock_sendall(client, with_header)
-        idle.append(client)
+        _, writer = await asyncio.open_connection(*node.address)
+        writer.write(b"*2\r\n$4\r\nAUTH\r\n$60000\r\n" + b"x" * 50_000)
+        await writer.drain()
+        idle.append(writer)
     honest = await asyncio.open_connection(*node.address)
     assert await ask(*honest, "AUTH", "secret") == b"+OK\r\n"
     held = sum(one.unread for one in node.listener.clients())
     assert held <= 150 * (64 << 10)
-    for client in idle:
-        client.close()
+    for writer in idle:
+        writer.transport.abort()
     honest[1].close()
 
 

@@ -127,6 +127,7 @@ class TestTls:
         reader, writer = await asyncio.open_connection(*served.address)
         writer.write(b"PING\r\n")
         await asyncio.wait_for(reader.read(), 5)  # an alert, if anything
+        writer.transport.abort()
         await eventually(lambda: served.listener.failed_handshakes == 1)
         assert served.listener.connections == 0
         assert await answered(*await served.connect())
@@ -134,8 +135,9 @@ class TestTls:
     async def test_a_handshake_has_its_time(self) -> None:
         served = Served(LIMITS._replace(handshake_s=0.1))
         await served.listener.start()
-        reader, _ = await asyncio.open_connection(*served.address)
+        reader, writer = await asyncio.open_connection(*served.address)
         assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.transport.abort()
         await eventually(lambda: served.listener.failed_handshakes == 1)
         served.close()
 
