@@ -32,7 +32,7 @@ def test_logins(text: str, username: str, password: str) -> None:
         (f'{PLAIN} username="a" password="hunter2";', "expected: MODULE required"),
         (f'{PLAIN} required username="a" password="hunter2"', "expected: MODULE required"),
         (f'{PLAIN} required username="a" password="hunter2;', "quotation mark"),
-        (f'{PLAIN} required username "a" password "hunter2";', "name=\"value\""),
+        (f'{PLAIN} required username "a" password "hunter2";', 'name="value"'),
         (f'{PLAIN} required username="a";', "password is missing"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 from qbus.config import BrokerConfig
 from qbus.errors import ConfigError
-from qbus.metadata.store import Create, Set
+from qbus.metadata.store import Create, Op, Set
 from qbus.metadata.znodes import is_sensitive
 from qbus.metadata.zookeeper.security import ENVIRONMENT, ZooKeeperSecurity
 from qbus.metadata.zookeeper.transactions import Multi, plan
@@ -114,7 +114,11 @@ class TestSecrets:
         assert is_sensitive(path) is expected
 
     def test_have_an_acl_of_their_own(self) -> None:
-        operations = [Create("/config/users/a", b"x"), Create("/config/topics/t"), Set("/b", b"")]
+        operations: list[Op] = [
+            Create("/config/users/a", b"x"),
+            Create("/config/topics/t"),
+            Set("/b", b""),
+        ]
         steps = plan(operations, {"/config", "/config/users", "/config/topics"})
         body = Multi(steps, "/chroot", b"<all>", b"<secret>").serialize()
         found = [
