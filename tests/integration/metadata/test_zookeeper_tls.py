@@ -45,10 +45,11 @@ def security(made: Certificates, **changed: object) -> ZooKeeperSecurity:
     return ZooKeeperSecurity(**stated)  # type: ignore[arg-type]
 
 
-def client_pem(made: Certificates) -> str:
+def client_pem(made: Certificates, name: str = "client") -> str:
     """Certificate and key in one file."""
-    path = Path(made.client).with_name("client-and-key.pem")
-    path.write_bytes(Path(made.client_key).read_bytes() + Path(made.client).read_bytes())
+    path = Path(made.client).with_name(f"{name}-and-key.pem")
+    key, certificate = getattr(made, f"{name}_key"), getattr(made, name)
+    path.write_bytes(Path(key).read_bytes() + Path(certificate).read_bytes())
     return str(path)
 
 
@@ -112,9 +113,11 @@ async def test_secrets_are_read_by_brokers_alone(
     encrypted: ZooKeeperProcess, chroot: str, made: Certificates
 ) -> None:
     ours = security(made, digest="bus:secret")
+    # A certificate is somebody, too: whoever has the broker's may read what it has created.
+    other = security(made, keystore=client_pem(made, "server"))
     async with (
         store_at(encrypted, chroot, ours, protect=True) as broker,
-        store_at(encrypted, chroot, security(made)) as nobody,
+        store_at(encrypted, chroot, other) as nobody,
     ):
         await broker.transaction(
             [
