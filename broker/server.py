@@ -475,6 +475,11 @@ def _register_handshake_metrics(metrics: Metrics, listeners: Sequence[Listener])
         "Number of TLS handshakes that failed, or whose clients took too long.",
         total(lambda one: one.failed),
     )
+    metrics.counter(
+        "tls_reloads_failed",
+        "Number of changed certificates that could not be read; the former ones stay in force.",
+        total(lambda one: one.failed_reloads),
+    )
 
 
 def _connections_that_fit() -> int:

@@ -82,6 +82,11 @@ class Handshakes:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def failed_reloads(self) -> int:
+        """How often a changed certificate could not be read."""
+        return self._tls.failed_reloads
+
     def start(self, sock: socket.socket, host: str) -> None:
         """Take a connection on; nothing is done for it until its client sends something."""
         if len(self._open) >= self._most:
