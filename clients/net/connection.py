@@ -28,6 +28,8 @@ MAX_FRAME_BYTES = 100 * 1024 * 1024
 """The largest response accepted, as librdkafka's ``receive.message.max.bytes``."""
 _CLOSE_TIMEOUT = 5.0
 _MAX_CORRELATION_ID = 0x7FFFFFFF
+_NEW_S = 2.0
+"""Seconds for which a connection is new: brokers close those that do not authenticate at once."""
 _SPEAKS_TLS = "likely its listener speaks TLS: security.protocol is SSL or SASL_SSL there"
 _WANTS_CERTIFICATE = "likely it wants a client's certificate, see ssl.certificate.location"
 _WANTS_SASL = (
@@ -77,6 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self._authenticator: Authenticator | None = None
         self._held: list[_Held] | None = None
         self._first_id = 0  # of the requests after the connection was opened
+        self._opened_at = 0.0
         self._frames = FrameReader(MAX_FRAME_BYTES)
         self._transport: asyncio.Transport | None = None
         self._write_buffer: WriteBuffer | None = None
@@ -151,6 +154,7 @@ class Connection(asyncio.BufferedProtocol):
                 mechanism = settings.sasl_mechanism or ""
                 raise AuthenticationFailed(f"{self._name}: {error}", mechanism) from None
         self._first_id = self._correlation_id + 1
+        self._opened_at = asyncio.get_running_loop().time()
 
     def _unanswered(self, error: ConnectionFailed) -> ApiError:
         """Return what is raised when the first request is not answered, with its likely cause."""
@@ -163,6 +167,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._security.ssl_certificate_location is None:
             return ConnectionFailed(f"{error} ({_WANTS_CERTIFICATE})")
         return error
+
+    def _is_unwelcome(self) -> bool:
+        """Whether the other side closed a new connection at its first request."""
+        return (
+            not self._security.uses_sasl
+            and self._in_flight.first_id() == self._first_id
+            and asyncio.get_running_loop().time() < self._opened_at + _NEW_S
+        )
 
     def _not_a_broker(self, error: QbusError) -> ApiError:
         said = str(error).removeprefix(f"{self._name}: ")
@@ -386,8 +398,8 @@ class Connection(asyncio.BufferedProtocol):
         self._lost_by = exc
         self._was_hung_up = self.is_open
         reason = str(exc) if exc else "the broker closed the connection"
-        if not self._security.uses_sasl and self._in_flight.first_id() == self._first_id:
-            reason = f"{reason} ({_WANTS_SASL})"  # it answered nothing
+        if self._is_unwelcome():
+            reason = f"{reason} ({_WANTS_SASL})"
         self._fail(reason)
         self._lost.set()
 

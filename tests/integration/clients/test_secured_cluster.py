@@ -41,8 +41,8 @@ async def test_replicas_stay_in_sync_through_renewed_sessions(up: Up) -> None:
                 await (await producer.send("orders", b"%d" % sent))
                 sent += 1
                 if sent % 50 == 0:
-                    found = await admin.describe_topic("orders")
-                    assert all(len(partition.isr) == 3 for partition in found.partitions)
+                    topic = await admin.describe_topic("orders")
+                    assert all(len(partition.isr) == 3 for partition in topic.partitions)
         found = 0
         async with Consumer(
             up.bootstrap, group="g", offset_reset="earliest", security=security
