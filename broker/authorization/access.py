@@ -1,13 +1,20 @@
 """Asks the authorizer, counts what it denies, and has the audit log record it."""
 
+import logging
 from collections.abc import Collection, Iterable
-from typing import Protocol
+from time import monotonic
+from typing import Final, Protocol
 
 from qbus.security.acls import Decision, Operation, Reason, Resource, ResourceType
 
 from ..audit import AuditLog, Caller
 from ..net.peer import Grants, Peer, Principal
 from .authorizer import Authorizer, Versioned
+
+_log = logging.getLogger(__name__)
+
+_LOG_EVERY_S: Final = 10.0
+_LONGEST_NAME: Final = 300
 
 
 class _Unchanging:
@@ -52,6 +59,8 @@ class AccessControl:
         self.denied = 0
         self.is_restricted = authorizer is not None or audit is not None
         self._brokers = frozenset(brokers)
+        self._logged = 0
+        self._logged_at = -_LOG_EVERY_S
         self.rules: Versioned = _Unchanging() if authorizer is None else authorizer.rules
 
     def close(self) -> None:
@@ -92,19 +101,51 @@ class AccessControl:
     def check(self, peer: Peer, operation: Operation, resource: Resource, caller: Caller) -> bool:
         """Whether a client may do what it asks for; counted if not, and recorded as is due."""
         allowed = self.allows_peer(peer, operation, resource)
-        if not allowed or self.audit is not None:
-            self.note(caller, operation, resource, allowed=allowed)
+        self.note(caller, operation, resource, allowed=allowed)
         return allowed
 
     def note(
         self, caller: Caller, operation: Operation, resource: Resource, *, allowed: bool
     ) -> None:
-        """Count and record a decision about something that a client asked for."""
-        if not allowed:
-            self.denied += 1
+        """Count and record, as is due, a decision about something that a client asked for."""
+        if not allowed or self.wants_record(administers=caller.administers):
+            self.record(caller, operation, resource)
+
+    def wants_record(self, *, administers: bool) -> bool:
+        """Whether the audit log is to have something that was allowed."""
         audit = self.audit
-        if audit is not None and (not allowed or caller.administers or audit.samples()):
-            audit.authorization(caller, operation, resource, self._why(caller, operation, resource))
+        return audit is not None and (administers or audit.samples())
+
+    def record(self, caller: Caller, operation: Operation, resource: Resource) -> None:
+        """Count and record a decision."""
+        decision = self._why(caller, operation, resource)
+        if not decision.allowed:
+            self.denied += 1
+            self._log_denial(caller, operation, resource, decision)
+        if self.audit is not None:
+            self.audit.authorization(caller, operation, resource, decision)
+
+    def _log_denial(
+        self, caller: Caller, operation: Operation, resource: Resource, decision: Decision
+    ) -> None:
+        """Have the broker's log tell of some denials: a client may be denied very often."""
+        now = monotonic()
+        if now - self._logged_at < _LOG_EVERY_S:
+            return
+        others, self._logged = self.denied - self._logged - 1, self.denied
+        self._logged_at = now
+        _log.info(
+            "%s from %s may not %s %s %r, which %s asks for: %s (and %d other denials since the "
+            "last such line; the audit log has all of them)",
+            caller.principal,
+            caller.host,
+            operation.name,
+            resource.type.name.lower(),
+            resource.name[:_LONGEST_NAME],
+            caller.request,
+            decision,
+            others,
+        )
 
     def _why(self, caller: Caller, operation: Operation, resource: Resource) -> Decision:
         authorizer, principal = self.authorizer, caller.principal

@@ -121,8 +121,8 @@ class RequestContext:
         if access is None or not access.is_restricted:
             return True
         allowed = access.allows_peer(self.peer, operation, resource)
-        if not allowed or access.audit is not None:
-            access.note(self.caller, operation, resource, allowed=allowed)
+        if not allowed or access.wants_record(administers=self.api_key in ADMINISTRATION):
+            access.record(self.caller, operation, resource)
         return allowed
 
     def may(self, operation: Operation, resource: Resource) -> bool:

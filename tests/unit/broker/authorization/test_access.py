@@ -1,5 +1,6 @@
 """Access control: asks once for each client and question, forgets with the rules, and records."""
 
+import logging
 from typing import Any
 
 import pytest
@@ -117,6 +118,20 @@ def test_denials_are_counted_and_recorded(rules: AclIndex) -> None:
     assert audit.events == [
         ("HEARTBEAT", READ, group("readers"), False, "no rule concerns the resource")
     ]
+
+
+def test_a_client_that_is_denied_again_and_again_does_not_fill_the_brokers_log(
+    rules: AclIndex, caplog: pytest.LogCaptureFixture
+) -> None:
+    access = AccessControl(AclAuthorizer(rules))
+    with caplog.at_level(logging.INFO):
+        for _ in range(500):
+            access.check(peer(), READ, topic("orders"), caller())
+    assert access.denied == 500
+    (line,) = caplog.messages
+    assert line.startswith(
+        "User:alice from 10.0.0.1 may not READ topic 'orders', which FETCH asks for: no rule"
+    )
 
 
 def test_what_is_allowed_is_recorded_of_administration_or_by_sampling(rules: AclIndex) -> None:

@@ -117,6 +117,12 @@ def test_metrics_are_not_served_by_each(tmp_path: Path) -> None:
     assert [one.metrics_address for one in worker_configs(alone, 2)] == [None, None]
 
 
+def test_each_writes_an_audit_log_of_its_own(tmp_path: Path) -> None:
+    alone = config(tmp_path, qbus_audit_log_path="/var/log/audit.log")
+    paths = [one.qbus_audit_log_path for one in worker_configs(alone, 2)]
+    assert paths == ["/var/log/audit.log", "/var/log/audit.log.worker-2"]
+
+
 def test_a_machine_is_known_again_and_no_other_is_taken_for_it(tmp_path: Path) -> None:
     machines = [machine_of(config(tmp_path / name)) for name in ("one", "one", "two")]
     assert machines[0] == machines[1] != machines[2]
