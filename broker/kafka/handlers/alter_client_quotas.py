@@ -54,9 +54,9 @@ async def handle(
     outcomes = await broker.controller.alter_client_quotas(
         list(changes.values()), validate_only=request.validate_only
     )
-    for (place, change), error in zip(changes.items(), outcomes, strict=True):
-        if error is not None:
-            _refuse(answers[place], error)
+    for (place, change), refusal in zip(changes.items(), outcomes, strict=True):
+        if refusal is not None:
+            _refuse(answers[place], refusal)
         elif not request.validate_only:
             _log.info("the quotas of %s are altered by %s", change.name, context.sender)
     return AlterClientQuotasResponse(entries=answers)

@@ -57,10 +57,10 @@ async def handle(
                 results[topic.name].error_code = error.code
                 results[topic.name].error_message = error.message
     errors = await broker.controller.create_partitions(growths, validate_only=request.validate_only)
-    for growth, error in zip(growths, errors, strict=True):
-        if error is not None:
-            results[growth.topic].error_code = error.code
-            results[growth.topic].error_message = error.message
+    for growth, refusal in zip(growths, errors, strict=True):
+        if refusal is not None:
+            results[growth.topic].error_code = refusal.code
+            results[growth.topic].error_message = refusal.message
             if not request.validate_only:
                 context.change_partitions_back(_new_partitions(broker, growth.topic, growth.total))
         elif not request.validate_only:
