@@ -42,12 +42,12 @@ class PrincipalMapper:
     """Applies the rules of one configuration."""
 
     def __init__(self, rules: str = "DEFAULT") -> None:
-        """``rules``: as ``ssl.principal.mapping.rules`` has them; empty means DEFAULT.
+        """``rules``: as ``ssl.principal.mapping.rules`` has them; none: nobody is anyone.
 
         Raises:
             ValueError: they have another form; the message says which one is expected.
         """
-        self._rules = list(_parse(rules)) or [_default]
+        self._rules = list(_parse(rules))
 
     def name(self, distinguished_name: str) -> str | None:
         """Return the user's name; None if no rule applies, and so the client is nobody."""
@@ -164,7 +164,10 @@ def _python_replacement(replacement: str, groups: int) -> str:
         made.append(_literal(replacement[position : found.start()]))
         made.append(_reference(found, groups))
         position = found.end()
-    return "".join(made) + _literal(replacement[position:])
+    made.append(_literal(replacement[position:]))
+    if "$" in _JAVA_GROUP.sub("", replacement):
+        raise IndexError("a $ in a replacement is followed by a group's number, or written \\$")
+    return "".join(made)
 
 
 def _reference(found: re.Match[str], groups: int) -> str:

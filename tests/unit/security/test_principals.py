@@ -14,7 +14,10 @@ DUKE = "CN=Duke,OU=ServiceUsers,O=Unknown,L=Unknown,ST=Unknown,C=Unknown"
     ("rules", "name", "user"),
     [
         ("DEFAULT", DUKE, DUKE),
-        ("", DUKE, DUKE),
+        ("", DUKE, None),
+        (" RULE:^CN=x$/x/ , DEFAULT ", DUKE, DUKE),
+        ("RULE:.*/x/", DUKE, "xx"),  # as in Java, the end is matched once more
+        ("RULE:^CN=(D)(u)(k)(e),.*$/$4$3$2$1/U", DUKE, "EKUD"),
         ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/", DUKE, "Duke"),
         ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L", DUKE, "duke"),
         ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/U", DUKE, "DUKE"),
@@ -50,6 +53,7 @@ def test_the_first_rule_that_applies_names_the_user(
         "RULE:^CN=((.*?)$/$1/",
         "RULE:^CN=(.*?)$/${nobody}/",
         "DEFAULT RULE:^CN=(.*?)$/$1/",
+        "RULE:^CN=(.*?)$/$/",
         "default",
         "DEFAULT,,DEFAULT",
     ],
