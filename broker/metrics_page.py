@@ -97,7 +97,7 @@ def page_security(
     if not config.metrics_authenticates:
         return PageSecurity(page_tls(config))
     page = PageAccess(
-        users if config.metrics_authentication == "basic" else None,
+        users if config.metrics_take_passwords else None,
         access,
         identify=_identify(config),
         delay_s=config.connection_failed_authentication_delay_ms / 1000,

@@ -68,6 +68,7 @@ _READ, _WRITE, _DESCRIBE, _ALTER = (
 )
 _FREE: Final = Rule(Scope.NOTHING)
 _TAKEN: Final = Rule(Scope.IDS, _READ, takes_jobs=True)
+_DESCRIBED: Final = Rule(Scope.IDS, _DESCRIBE)
 _OF_CLUSTER: Final = Rule(Scope.CLUSTER, _DESCRIBE)
 _CHANGES_CLUSTER: Final = Rule(Scope.CLUSTER, _ALTER)
 _OF_NODES: Final = Rule(Scope.CLUSTER, (Operation.CLUSTER_ACTION,))
@@ -173,12 +174,11 @@ class Guard:
         Raises CommandError: the topic may be known, but not what the command does to its jobs.
         """
         name = call.arguments[0].decode("latin-1").lower()
-        rule, resource = rule_of(name, call.arguments), topic(topic_name)
-        if not self._denies(call, name, rule, resource):
-            return True
-        if self._access.allows_peer(call.client, Operation.DESCRIBE, resource):
-            raise _denied(call.client, rule.operations, resource)
-        return False
+        resource = topic(topic_name)
+        if self._denies(call, name, _DESCRIBED, resource):
+            return False
+        self._need(call, name, rule_of(name, call.arguments), resource)
+        return True
 
     def need_create(self, call: Call, topic_name: str) -> None:
         """Refuse whoever may not create a topic: on the cluster or by its name. CommandError."""

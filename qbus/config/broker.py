@@ -248,11 +248,19 @@ class BrokerConfig(
         return any(map(self.listener_authenticates, self.kafka_listeners))
 
     @property
+    def metrics_take_passwords(self) -> bool:
+        """Whether clients of the metrics are users with passwords."""
+        stated = self.metrics_authentication
+        if stated is None:
+            return any(one.protocol.is_sasl for one in self.kafka_listeners)
+        return bool(stated == "basic")
+
+    @property
     def metrics_authenticates(self) -> bool:
         """Whether nobody can read metrics who has not authenticated."""
         page = self.metrics_listener
         own = self.for_listener("METRICS")
-        return self.metrics_authentication == "basic" or (
+        return self.metrics_take_passwords or (
             page is not None and page.protocol.is_encrypted and own.ssl_client_auth == "required"
         )
 

@@ -132,11 +132,12 @@ class NetworkKeys(Settings):
         static=True,
         check=_maybe_page,
     )
-    metrics_authentication = string(
-        "none",
+    metrics_authentication = unset(
+        ConfigType.STRING,
         "How clients of metrics.listen say who they are: basic, with the name and the password of "
         "a user of SASL, who needs DESCRIBE on the cluster; or none. With TLS, "
-        "listener.name.metrics.ssl.client.auth=required asks for certificates instead.",
+        "listener.name.metrics.ssl.client.auth=required asks for certificates instead. Not set: "
+        "basic if a listener has SASL, else none.",
         static=True,
         choices=("none", "basic"),
     )

@@ -27,6 +27,8 @@ class Ways:
         self.jobs, self.metrics = jobs, metrics
         with RespClient(jobs) as admin:
             assert admin("AUTH", ADMIN, ADMIN_PASSWORD) == "OK"
+            for queue in ("lobby", "vault"):  # what nobody has used for jobs is not listed
+                admin("ADDJOB", queue, "of the administrator", "1000")
             self.job = admin("ADDJOB", "orders", "of the administrator", "1000")
         self.replies = {user.name: self._replies(user) for user in _USERS}
 
