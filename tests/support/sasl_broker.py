@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from .broker_process import BrokerProcess
+from .raw_client import RawClient
 
 ADMIN = "admin"
 ADMIN_PASSWORD = "the admin's secret"
@@ -26,3 +27,11 @@ class SaslBroker(BrokerProcess):
         """Return the command line of the broker."""
         command = [sys.executable, "-m", "qbus", "broker", "--data-dir", str(self.data_dir)]
         return [*command, "--listen", f"SASL_PLAINTEXT://{self.bootstrap}", *self.options]
+
+    def serves(self) -> bool:
+        """Whether the broker answers what it answers to anybody."""
+        try:
+            with RawClient(self.port, timeout=1.0) as raw:
+                return raw.is_served()
+        except OSError:
+            return False
