@@ -227,9 +227,10 @@ class Authentication:
         self._followed.setdefault(user, {})[key] = (mechanism, close)
 
         def release() -> None:
-            followed = self._followed.get(user)
-            if followed is not None and followed.pop(key, None) and not followed:
-                del self._followed[user]
+            followed = self._followed.get(user, {})
+            followed.pop(key, None)
+            if not followed:
+                self._followed.pop(user, None)
 
         return release
 

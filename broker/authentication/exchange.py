@@ -29,9 +29,11 @@ class Step(NamedTuple):
 
 
 class Exchange(Protocol):
-    """One log-in. ``claimed`` is what the client calls itself, ``""`` while it did not say."""
+    """One log-in."""
 
-    claimed: str
+    @property
+    def claimed(self) -> str:
+        """What the client calls itself; ``""`` while it did not say."""
 
     async def step(self, message: bytes) -> Step:
         """Take the client's next message.

@@ -94,7 +94,7 @@ class KeySet:
 class _NoRedirects(HTTPRedirectHandler):
     """Keys come from where the configuration says, and from nowhere else."""
 
-    def redirect_request(self, *_args: object) -> None:  # type: ignore[override]
+    def redirect_request(self, *_args: object) -> None:
         """Follow none: the answer's status becomes an error."""
 
 

@@ -258,9 +258,10 @@ class ScramClient:
         text = _text(challenge)
         if text[:2] == "e=":
             raise AuthenticationError(f"the server refuses: {text[2:202]!r}")
-        if self._expected is not None:
-            return self._verify(text, self._expected)
-        return self._proof(text)
+        if self._expected is None:
+            return self._proof(text)
+        self._verify(text, self._expected)
+        return None
 
     def _proof(self, text: str) -> bytes:
         attributes = _attributes(text)

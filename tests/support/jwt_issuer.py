@@ -35,7 +35,7 @@ def ed_key() -> ed25519.Ed25519PrivateKey:
 
 def public_jwk(key: Any, kid: str | None, **more: str) -> dict[str, Any]:
     """The public half of a key, as a key set has it."""
-    kinds = {
+    kinds: dict[type, Any] = {
         rsa.RSAPrivateKey: RSAAlgorithm,
         ec.EllipticCurvePrivateKey: ECAlgorithm,
         ed25519.Ed25519PrivateKey: OKPAlgorithm,

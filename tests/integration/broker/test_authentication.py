@@ -70,16 +70,16 @@ def admin(broker: SaslBroker) -> RawClient:
     return raw
 
 
-def alter(raw: RawClient, *, set_: str | None = None, remove: str | None = None) -> None:
+def alter(raw: RawClient, *, set_: tuple[str, ...] = (), remove: tuple[str, ...] = ()) -> None:
     salted = SHA_256.salted_password(b"secret", SALT, 4096)
-    upsertions = [
-        ScramCredentialUpsertion(
-            name=set_, mechanism=1, iterations=4096, salt=SALT, salted_password=salted
-        )
-    ]
     request = AlterUserScramCredentialsRequest(
-        deletions=[ScramCredentialDeletion(name=remove, mechanism=1)] if remove else [],
-        upsertions=upsertions if set_ else [],
+        deletions=[ScramCredentialDeletion(name=name, mechanism=1) for name in remove],
+        upsertions=[
+            ScramCredentialUpsertion(
+                name=name, mechanism=1, iterations=4096, salt=SALT, salted_password=salted
+            )
+            for name in set_
+        ],
     )
     answer = raw.ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, request)
     assert [result.error_code for result in answer.results] == [0]
@@ -166,10 +166,10 @@ def test_messages_without_headers(broker: SaslBroker) -> None:
 
 def test_a_removed_user_is_disconnected(broker: SaslBroker) -> None:
     with admin(broker) as by, RawClient(broker.port) as raw:
-        alter(by, set_="alice")
+        alter(by, set_=("alice",))
         assert log_in(raw, ScramClient(SHA_256, "alice", "secret")).error_code == 0
         assert raw.is_served()
-        alter(by, remove="alice")
+        alter(by, remove=("alice",))
         assert raw.is_closed()
 
 
@@ -192,7 +192,7 @@ def test_a_session_ends_that_is_not_renewed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("guesses", [1000, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_guesses_hurt_no_honest_client(tmp_path: Path, guesses: int) -> None:
     with SaslBroker(tmp_path) as broker, admin(broker) as honest:
-        alter(honest, set_="alice")
+        alter(honest, set_=("alice",))
         with RawClient(broker.port) as raw:
             assert log_in(raw, ScramClient(SHA_256, "alice", "secret")).error_code == 0
         left = [guesses]
