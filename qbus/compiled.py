@@ -46,6 +46,7 @@ MODULES = (
     "qbus.broker.kafka.handlers.produce",
     "qbus.broker.kafka.lean",
     "qbus.broker.kafka.replica_sessions",
+    "qbus.broker.kafka.throttling",
     "qbus.broker.log.appender",
     "qbus.broker.log.config",
     "qbus.broker.log.controls",
@@ -87,6 +88,9 @@ MODULES = (
     "qbus.broker.queues.state",
     "qbus.broker.queues.taking",
     "qbus.broker.queues.waiters",
+    "qbus.broker.quotas.client_quotas",
+    "qbus.broker.quotas.meter",
+    "qbus.broker.quotas.resolution",
 )
 """The compiled modules: whole hierarchies of classes, for a compiled class is no base of others."""
 

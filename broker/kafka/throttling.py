@@ -73,11 +73,9 @@ def begin_charge(
         WireError: it has no header.
     """
     of = quotas.of(peer, frame, now)
-    if of.is_unlimited or not peer.is_authenticated:
+    if of.is_unlimited:
         return None
     key = frame[0] << 8 | frame[1]
-    if key in _UNCOUNTED:
-        return None
     throttle_s = 0.0
     if key == _PRODUCE:
         produce = of.produce
@@ -88,6 +86,11 @@ def begin_charge(
                 peer.mute(throttle_s)
         if throttle_s == 0.0 and of.request is None:
             return None
+    elif key == _FETCH:
+        if of.fetch is None and of.request is None:
+            return None
+    elif key in _UNCOUNTED:
+        return None
     elif key == _SHARE_FETCH and of.fetch is not None and of.fetch.owes_s(now) > 0.0:
         # It brings acknowledgements, too, so it cannot be answered empty.
         raise HoldRequest(min(of.fetch.owes_s(now), LONGEST_HOLD_S))
@@ -159,7 +162,9 @@ class Charge:
         meter = self._of.fetch
         if meter is None:
             return UNLIMITED
-        return int(max(meter.credit(self._resumed_at), meter.bound * self._quotas.window_s, 1.0))
+        limit = meter.bound * self._quotas.window_s
+        credit = meter.credit(self._resumed_at)
+        return int(credit if credit > limit else limit) + 1
 
     # Time
 
@@ -252,7 +257,10 @@ class Charge:
             self._finish(perf_counter())
 
     def _charge_fetch(self, meter: Meter, parts: list[Part], now: float) -> None:
-        owes_s = meter.charge(sum(map(len, parts)), now)
+        size = 0
+        for part in parts:
+            size += len(part)
+        owes_s = meter.charge(size, now)
         if owes_s > 0.0:
             self._slow_down_fetch(owes_s, now)
 
@@ -268,9 +276,10 @@ class Charge:
         throttle_s = self._until - now
         if request is not None:
             spent_s = self._spent_s + now - self._resumed_at
-            longest_s = quotas.window_s
-            owes_s = min(request.charge(spent_s * _PERCENT, now), longest_s)
+            owes_s = request.charge(spent_s * _PERCENT, now)
             if owes_s > 0.0:
+                longest_s = quotas.window_s
+                owes_s = min(owes_s, longest_s)
                 request.limit_debt(longest_s, now)
                 quotas.request.count_throttled(owes_s)
                 throttle_s = max(throttle_s, owes_s)

@@ -179,6 +179,7 @@ class ClientQuotas:
         self.is_active = False
         self._is_exempt = is_exempt
         self._table = QuotaTable({})
+        self._ignores_client_ids = True
         self._generation = 0
         self.produce = Meters(PRODUCER_BYTE_RATE, burst_s, most)
         self.fetch = Meters(CONSUMER_BYTE_RATE, burst_s, most)
@@ -194,6 +195,7 @@ class ClientQuotas:
         """Put other quotas in force."""
         self._table = QuotaTable(quotas)
         self._generation += 1
+        self._ignores_client_ids = not self._table.has_client_ids
         self.is_active = self._table.has_client_quotas
 
     def let_go_rested(self, now: float) -> None:
@@ -208,11 +210,15 @@ class ClientQuotas:
             WireError: it has none.
         """
         known = peer.quota
-        if isinstance(known, ConnectionQuotas) and known.generation == self._generation:
+        if (
+            isinstance(known, ConnectionQuotas)
+            and known.generation == self._generation
+            and known.principal is peer.principal
+        ):
             field = known.client_field
             if (
-                known.principal is peer.principal
-                and bytes(frame[_CLIENT_ID_AT : _CLIENT_ID_AT + len(field)]) == field
+                self._ignores_client_ids
+                or frame[_CLIENT_ID_AT : _CLIENT_ID_AT + len(field)] == field
             ):
                 return known
         found = self._look_up(peer.principal, _client_field(frame), now)

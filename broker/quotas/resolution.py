@@ -48,6 +48,11 @@ class QuotaTable:
         return not self._kinds.isdisjoint(CLIENT_KEYS)
 
     @property
+    def has_client_ids(self) -> bool:
+        """Whether it ever matters which client id a client has."""
+        return any(entity.client_id is not None for entity in self._quotas)
+
+    @property
     def has_connection_rates(self) -> bool:
         """Whether any address has a quota."""
         return CONNECTION_CREATION_RATE in self._kinds
