@@ -164,7 +164,7 @@ class Charge:
             return UNLIMITED
         limit = meter.bound * self._quotas.window_s
         credit = meter.credit(self._resumed_at)
-        return int(credit if credit > limit else limit) + 1
+        return int(max(limit, credit)) + 1
 
     # Time
 
