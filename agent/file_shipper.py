@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from qbus.clock import Clock, SystemClock
+from qbus.security.connecting import OutgoingSecurity
 
 from .config import AgentConfig
 from .delivery import Dispatcher
@@ -171,6 +172,7 @@ class _Pipeline:
         self, config: AgentConfig, positions: Positions, writer: PositionsWriter, clock: Clock
     ) -> None:
         self.config = config
+        OutgoingSecurity(config.security.security())  # raises ConfigError before files are open
         host = config.host or socket.gethostname()
         sources = [
             SourceReader(source, config.tailing, positions, host) for source in config.sources

@@ -66,8 +66,8 @@ def test_a_stream_from_topic_to_topic(
 ) -> None:
     there, back = topics
     given = options(secured)
-    rows = spark.readStream.format("qbus").options(**given, subscribe=there)
-    rows = rows.option("startingOffsets", "earliest").load().select("key", "value")
+    reader = spark.readStream.format("qbus").options(**given, subscribe=there)
+    rows = reader.option("startingOffsets", "earliest").load().select("key", "value")
     query = (
         rows.writeStream.format("qbus")
         .options(**given, topic=back)

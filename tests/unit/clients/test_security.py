@@ -18,6 +18,7 @@ from qbus.clients import (
     ConsumerRecord,
     RequestTimedOut,
     SecurityOptions,
+    Spooled,
     TlsFailed,
 )
 from qbus.clients.blocking.loop import LoopThread
@@ -25,6 +26,7 @@ from qbus.clients.security import security_of
 from qbus.errors import ConfigError
 from qbus.wire import ApiKey
 from tests.support.secure_broker import SecureBroker, certificates
+from tests.support.waiting import eventually
 
 CLIENTS = ["Admin", "Consumer", "Producer", "Queue", "ShareConsumer"]
 ALICE = {
@@ -240,8 +242,42 @@ async def test_a_password_that_changes_while_a_producer_runs(tmp_path: Path) -> 
             with pytest.raises(AuthenticationFailed):
                 await (await producer.send("t", b"2"))
             file.write_text("changed")
-            assert (await (await producer.send("t", b"3"))).offset == 1
+
+            async def is_sent() -> bool:
+                try:
+                    return (await (await producer.send("t", b"3"))).offset == 1
+                except AuthenticationFailed:  # of an attempt that had begun before
+                    return False
+
+            await eventually(is_sent)
         assert len(broker.asked(ApiKey.PRODUCE)) == 2
+
+
+async def test_a_spool_keeps_what_a_wrong_password_keeps_from_being_sent(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("secret")
+    async with SecureBroker() as broker:
+        options: Any = {**ALICE, "sasl_password": f"file:{tmp_path}/password"}
+        spool = tmp_path / "spool"
+        async with aio.Producer(broker.bootstrap, spool_dir=spool, **options) as producer:
+
+            async def is_spooled() -> bool:
+                try:
+                    await (await producer.send("t", b"x"))
+                except Spooled:
+                    return True
+                return False
+
+            assert not await is_spooled()
+            broker.users["alice"] = "changed"
+            broker.hangup()
+            await eventually(is_spooled)
+            (tmp_path / "password").write_text("changed")
+
+            async def is_sent() -> bool:
+                return not await is_spooled()
+
+            await eventually(is_sent)
+        assert broker.logs["t", 0].end >= 2
 
 
 async def test_the_repr_of_clients_has_no_secret() -> None:
