@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from perf.peers import java, kafka, spark_connector
 from tests.security.matrix.rules import Kind
@@ -175,14 +177,7 @@ def test_tools_say_what_one_may_not(
 
 def test_redis_py(broker: SecuredBroker, someone: Someone, admin: Admin) -> None:
     """Jobs over TLS as a user: a queue is the topic of its name, the group is that of jobs."""
-    client = redis.Redis(
-        host=HOST,
-        port=_JOBS,
-        username=someone.name,
-        password=someone.password,
-        ssl=True,
-        ssl_ca_certs=str(broker.authority.ca),
-    )
+    client = _redis(broker, username=someone.name, password=someone.password)
     try:
         assert client.ping()
         job = client.execute_command("ADDJOB", someone.topic, "body", 5000)
@@ -196,21 +191,20 @@ def test_redis_py(broker: SecuredBroker, someone: Someone, admin: Admin) -> None
         assert found == job
     finally:
         client.close()
-    wrong = redis.Redis(
-        host=HOST,
-        port=_JOBS,
-        username=someone.name,
-        password=known_secret("wrong"),
-        ssl=True,
-        ssl_ca_certs=str(broker.authority.ca),
-    )
+    wrong = _redis(broker, username=someone.name, password=known_secret("wrong"))
     with pytest.raises(redis.exceptions.AuthenticationError):
         wrong.ping()
     wrong.close()
-    others = redis.Redis(host=HOST, port=_JOBS, ssl=True)
+    others = _redis(broker, ssl_ca_certs=None)
     with pytest.raises((redis.exceptions.ConnectionError, ssl.SSLError)):
         others.ping()
     others.close()
+
+
+def _redis(broker: SecuredBroker, **settings: Any) -> Any:
+    """A client over TLS that does not try again."""
+    trusted = {"ssl_ca_certs": str(broker.authority.ca), **settings}
+    return redis.Redis(host=HOST, port=_JOBS, ssl=True, retry=Retry(NoBackoff(), 0), **trusted)
 
 
 def _job_of(client: Any, queue: str) -> bytes | None:

@@ -10,11 +10,13 @@ import selectors
 import socket
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from struct import pack
 from typing import Final
 
 ATTACKER: Final = "127.0.0.66"
 HOST: Final = "127.0.0.1"
+_AT_A_TIME: Final = 16
 
 
 def _connected(port: int) -> socket.socket:
@@ -39,8 +41,14 @@ def _guess(port: int, mechanism: bytes, first: bytes) -> None:
 
 
 def passwords(port: int, count: int) -> None:
-    """Guess passwords, one after the other, of users that exist and of others."""
-    for number in range(count):
+    """Guess passwords, some at a time, of users that exist and of others."""
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        for number in range(_AT_A_TIME):
+            pool.submit(_guess_some, port, range(number, count, _AT_A_TIME))
+
+
+def _guess_some(port: int, numbers: range) -> None:
+    for number in numbers:
         user = b"honest" if number % 2 else b"nobody%d" % number
         with contextlib.suppress(OSError):
             if number % 4 < 2:
