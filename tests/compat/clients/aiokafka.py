@@ -69,7 +69,7 @@ class Aiokafka(Driver):
             linger_ms=5,
             max_request_size=10_000_000,
         )
-        async with producer:
+        async with _running(producer):
             futures = [
                 await producer.send(
                     topic,
@@ -196,7 +196,7 @@ class Aiokafka(Driver):
             auto_offset_reset="earliest",
             fetch_max_wait_ms=100,
         )
-        async with consumer:
+        async with _running(consumer):
             yield consumer
 
     @_run_to_its_end
@@ -207,6 +207,16 @@ class Aiokafka(Driver):
             return await ask(admin)
         finally:
             await admin.close()
+
+
+@asynccontextmanager
+async def _running(client: Any) -> AsyncIterator[None]:
+    """Start a producer or consumer, and stop it, also if it could not start."""
+    try:
+        await client.start()
+        yield
+    finally:
+        await client.stop()
 
 
 def _check(code: int) -> None:

@@ -52,8 +52,7 @@ def _needs(needs: str) -> Check:
 
 
 _QUEUES: Final = ("orders", "lobby", "vault")
-_BY_ID: Final = Check("READ topic orders or DESCRIBE topic orders", NO_JOB)
-_TO_DELETE: Final = Check("DELETE topic orders or DESCRIBE topic orders", NO_JOB)
+_BY_ID: Final = Check("DESCRIBE topic orders", NO_JOB)
 _TAKES: Final = _needs("READ group disque")
 
 COMMANDS: Final = (
@@ -81,7 +80,7 @@ COMMANDS: Final = (
     Command("QSCAN", lists=tuple((name, f"DESCRIBE topic {name}") for name in _QUEUES)),
     Command(f"SHOW {JOB}", (_BY_ID, _needs("READ topic orders"))),
     Command(f"ACKJOB {JOB}", (_TAKES, _BY_ID, _needs("READ topic orders")), only_refused=True),
-    Command(f"DELJOB {JOB}", (_TO_DELETE, _needs("DELETE topic orders")), only_refused=True),
+    Command(f"DELJOB {JOB}", (_BY_ID, _needs("DELETE topic orders")), only_refused=True),
     Command("INFO", (_needs("DESCRIBE cluster"),)),
     Command("CLIENT LIST", (_needs("DESCRIBE cluster"),)),
     Command("CLUSTER NODES", (_needs("DESCRIBE cluster"),)),
