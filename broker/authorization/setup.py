@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from qbus.config import BrokerConfig
+from qbus.config import BrokerConfig, ListenerConfig, SecurityProtocol
 from qbus.errors import ConfigError
 from qbus.security.acls import AclIndex
 from qbus.security.principals import PrincipalMapper, subject
@@ -53,22 +53,29 @@ def open_audit_log(config: BrokerConfig) -> AuditLog | None:
 def broker_principals(config: BrokerConfig) -> frozenset[Principal]:
     """As whom brokers of this cluster come: the user they share, or their certificate's.
 
+    Between brokers are the listener of that name, and the one where their jobs are served with TLS.
     The certificate is this broker's own; where each has another name, ``super.users`` names them.
 
     Raises:
         ConfigError: the certificate cannot be read.
     """
-    name = config.inter_broker_listener
-    protocol = config.protocol_of(name)
-    own = config.for_listener(name)
-    if protocol.is_sasl:
-        user = own.sasl_inter_broker_username
-        return frozenset({Principal(_USER, user)} if user else ())
+    between = config.inter_broker_listener
+    own = config.for_listener(between)
+    names = {config.sasl_inter_broker_username, own.sasl_inter_broker_username}
+    if config.protocol_of(between) is SecurityProtocol.SSL:
+        names.add(_certified_name(own))
+    for jobs in config.disque_listeners:
+        if jobs.protocol.is_encrypted:
+            names.add(_certified_name(config.for_listener(jobs.name)))
+    return frozenset(Principal(_USER, name) for name in names if name)
+
+
+def _certified_name(own: ListenerConfig) -> str | None:
+    """Who a broker is by its certificate, where it is asked for one. Raises ConfigError."""
     path = own.ssl_keystore_location or own.ssl_certificate_location
-    if not (protocol.is_encrypted and own.ssl_client_auth != "none" and path):
-        return frozenset()
-    mapped = PrincipalMapper(own.ssl_principal_mapping_rules).name(subject(_certificate(path)))
-    return frozenset({Principal(_USER, mapped)} if mapped else ())
+    if own.ssl_client_auth == "none" or not path:
+        return None
+    return PrincipalMapper(own.ssl_principal_mapping_rules).name(subject(_certificate(path)))
 
 
 def _certificate(path: str) -> bytes:

@@ -9,6 +9,7 @@ from qbus.broker.net.peer import Principal
 from qbus.config import BrokerConfig
 from qbus.errors import ConfigError
 from qbus.security.acls import AclIndex, Operation, Resource, ResourceType
+from tests.support.secure_broker import certificates
 
 SASL = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:9092",
@@ -75,3 +76,22 @@ def test_an_audit_log_alone_restricts_nothing(tmp_path: Path) -> None:
     alice = Principal("User", "alice")
     assert access.allows(alice, "10.0.0.1", Operation.READ, Resource(ResourceType.TOPIC, "orders"))
     access.close()
+
+
+def test_the_user_of_brokers_is_one_whatever_they_speak_among_themselves() -> None:
+    """It may everything by its password, also where jobs and metrics are served."""
+    stated = {"sasl.inter.broker.username": "brokers", "sasl.inter.broker.password": "secret"}
+    assert broker_principals(BrokerConfig(stated)) == {Principal("User", "brokers")}
+
+
+def test_brokers_have_certificates_where_jobs_are_served(tmp_path: Path) -> None:
+    made = certificates()
+    stated = {
+        "disque.listen": "DISQUES://127.0.0.1:0",
+        "ssl.certificate.location": made.server,
+        "ssl.key.location": made.server_key,
+        "ssl.truststore.location": made.ca,
+    }
+    assert broker_principals(BrokerConfig(stated)) == frozenset()
+    stated["listener.name.disques.ssl.client.auth"] = "required"
+    assert broker_principals(BrokerConfig(stated)) == {Principal("User", "CN=server")}
