@@ -17,9 +17,14 @@ ISSUER = "https://issuer.example"
 AUDIENCE = "qbus"
 
 
-@cache
 def rsa_key(number: int = 0, bits: int = 2048) -> rsa.RSAPrivateKey:
-    """A key; making one takes a moment, so tests share them."""
+    """A key, the same for the same number."""
+    return _rsa_key(number, bits)
+
+
+@cache
+def _rsa_key(_number: int, bits: int) -> rsa.RSAPrivateKey:
+    """Making one takes a moment, so tests share them."""
     return rsa.generate_private_key(public_exponent=65537, key_size=bits)
 
 

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import paths
-from qbus.names import check_topic_name, collision_key, escape, is_topic_name, unescape
+from qbus.names import (
+    check_topic_name,
+    collision_key,
+    escape,
+    is_topic_name,
+    sanitise,
+    unescape,
+    unsanitise,
+)
 
 HOSTILE = [
     "",
@@ -110,3 +118,14 @@ def test_usual_names_stay_readable() -> None:
 def test_what_escaping_never_gives_is_refused(znode: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         unescape(znode)
+
+
+@given(st.text())
+def test_every_user_comes_back(name: str) -> None:
+    assert unsanitise(sanitise(name)) == name
+    paths.check(f"/config/users/{sanitise(name)}")
+
+
+def test_users_are_escaped_as_kafka_does_it() -> None:
+    assert sanitise("a.b-c_d") == "a.b-c_d"
+    assert sanitise("a b+c*d~e/f") == "a%20b%2Bc%2Ad%7Ee%2Ff"

@@ -77,6 +77,7 @@ OURS = [
     ChangeNode(),
     ChangeNode(states={"a": (0, 3), "b": (1,)}),
     ChangeNode(groups=("a/b", "c")),
+    ChangeNode(users=("a/b", "c"), acls=("Topic/t",), quotas=("ips/<default>",)),
     ChangeNode(topics=("a", "b"), configs=("c",), brokers=(ALL_BROKERS, "1"), cluster=True),
 ]
 
@@ -179,9 +180,28 @@ def test_changes_that_share_a_transaction_are_announced_once_each() -> None:
         ChangeNode(configs=("c", "d"), states={"t": (1, 3), "u": (0,)}, cluster=True),
         ChangeNode(groups=("g", "h")),
         ChangeNode(groups=("h", "g")),
+        ChangeNode(users=("a", "b"), acls=("x",), quotas=("y",)),
+        ChangeNode(users=("b", "c"), acls=("x", "y"), quotas=("z", "y")),
     ]
     merged = ChangeNode.merged(changes)
     states = {"t": (2, 1, 3), "u": (0,)}
-    assert merged == ChangeNode(("b", "a"), ("c", "d"), ("7",), True, states, ("g", "h"))
+    users, acls, quotas = ("a", "b", "c"), ("x", "y"), ("y", "z")
+    assert merged == ChangeNode(
+        ("b", "a"), ("c", "d"), ("7",), True, states, ("g", "h"), users, acls, quotas
+    )
     assert ChangeNode.decode(merged.encode()) == merged
     assert ChangeNode.merged([]) == ChangeNode()
+
+
+def test_what_a_users_node_holds_is_not_shown() -> None:
+    for data in (b'{"config":"secret"}', b"secret", b'{"secret":1}'):
+        with pytest.raises(MalformedNode) as raised:
+            ConfigNode.decode_secret(data)
+        assert "secret" not in str(raised.value)
+        assert raised.value.__suppress_context__
+
+
+def test_users_lie_where_kafkas_tools_look_for_them() -> None:
+    assert ConfigNode.user_path("alice") == "/config/users/alice"
+    assert ConfigNode.user_path("CN=a b,O=*~") == "/config/users/CN%3Da%20b%2CO%3D%2A%7E"
+    assert ConfigNode.user_path("<default>") == "/config/users/<default>"

@@ -19,6 +19,7 @@ from qbus.broker.metadata.image import (
     TopicConfigChanged,
     TopicCreated,
     TopicDeleted,
+    UserConfigChanged,
 )
 from qbus.config import BrokerConfig
 from qbus.errors import ApiError, ErrorCode
@@ -242,6 +243,36 @@ async def test_a_share_groups_configuration_is_followed(store: MetadataStore) ->
         assert listener.take() == [GroupConfigChanged("a/b")]
     await made(store, cache, ChangeNode(groups=("a/b",)), Delete(path))
     assert "a/b" not in cache.group_configs
+
+
+async def test_users_are_followed(store: MetadataStore) -> None:
+    cache = MetadataCache(store, BrokerConfig())
+    path = ConfigNode.user_path("al/ice")
+    await store.transaction([Create(path, ConfigNode({"SCRAM-SHA-256": "one"}).encode())])
+    listener = Listener(cache)
+    await cache.start()
+    assert cache.users == {"al/ice": {"SCRAM-SHA-256": "one"}}
+    assert UserConfigChanged("al/ice") in listener.take()
+    change = ChangeNode(users=("al/ice",))
+    await made(store, cache, change, Set(path, ConfigNode({"SCRAM-SHA-256": "two"}).encode()))
+    assert cache.users == {"al/ice": {"SCRAM-SHA-256": "two"}}
+    assert listener.take() == [UserConfigChanged("al/ice")]
+    await made(store, cache, change, Set(path, ConfigNode({}).encode()))
+    assert cache.users == {}
+    assert listener.take() == [UserConfigChanged("al/ice")]
+
+
+async def test_a_user_that_cannot_be_read_has_no_credentials_and_is_not_shown(
+    store: MetadataStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = MetadataCache(store, BrokerConfig())
+    await cache.start()
+    path = ConfigNode.user_path("alice")
+    change = ChangeNode(users=("alice",))
+    await made(store, cache, change, Create(path, b'{"config":{"SCRAM-SHA-256":"hidden words"}'))
+    assert cache.users == {}
+    assert "cannot be read" in caplog.text
+    assert "hidden words" not in caplog.text
 
 
 async def test_a_brokers_configuration_reaches_every_share_group(store: MetadataStore) -> None:

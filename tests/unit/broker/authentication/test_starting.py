@@ -1,0 +1,69 @@
+"""What a broker's authentication starts with."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from qbus.broker.authentication.starting import cluster_secret, start_authentication
+from qbus.broker.metadata.cache import MetadataCache
+from qbus.clock import SystemClock
+from qbus.config import BrokerConfig
+from qbus.metadata import Create, EmbeddedStore, MetadataStore
+from qbus.metadata.znodes import CLUSTER_SECRET, ConfigNode
+from qbus.security.scram import ScramCredential, ScramMechanism
+
+SHA_256 = ScramMechanism.SHA_256
+SASL = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:1",
+    "sasl.inter.broker.username": "broker",
+    "sasl.inter.broker.password": "secret",
+}
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[MetadataStore]:
+    async with EmbeddedStore(tmp_path / "m.db") as store:
+        yield store
+
+
+async def test_the_cluster_has_one_secret(store: MetadataStore) -> None:
+    secret = await cluster_secret(store)
+    assert len(secret) == 32
+    assert await cluster_secret(store) == secret
+
+
+async def test_users_that_do_not_exist_look_the_same_after_a_restart(store: MetadataStore) -> None:
+    fakes = set()
+    for _ in range(2):
+        config = BrokerConfig(SASL)
+        cache = MetadataCache(store, config)
+        await cache.start()
+        made = await start_authentication(config, SystemClock(), store, cache)
+        fakes.add(made.credentials.find_or_fake(SHA_256, "nobody").salt)
+        made.close()
+        await cache.close()
+    assert len(fakes) == 1
+
+
+async def test_users_of_the_store_and_of_the_configuration_are_known(store: MetadataStore) -> None:
+    alice = ScramCredential.from_password(SHA_256, "secret")
+    node = ConfigNode({SHA_256.mechanism: alice.encode()})
+    await store.transaction([Create(ConfigNode.user_path("alice"), node.encode())])
+    config = BrokerConfig(SASL)
+    cache = MetadataCache(store, config)
+    await cache.start()
+    made = await start_authentication(config, SystemClock(), store, cache)
+    assert made.credentials.find(SHA_256, "alice") == alice
+    assert made.credentials.find(SHA_256, "broker") is not None
+    made.close()
+    await cache.close()
+
+
+async def test_nothing_is_stored_where_nobody_authenticates(store: MetadataStore) -> None:
+    config = BrokerConfig()
+    cache = MetadataCache(store, config)
+    await cache.start()
+    (await start_authentication(config, SystemClock(), store, cache)).close()
+    assert await store.get(CLUSTER_SECRET) is None
+    await cache.close()
