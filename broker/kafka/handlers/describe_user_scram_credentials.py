@@ -7,7 +7,7 @@ credentials RESOURCE_NOT_FOUND. The brokers' own user is in the configuration, a
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from qbus.errors import ErrorCode
+from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -26,7 +26,8 @@ def handle(
     broker: "Broker", context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """Describe the users that are asked for, or all."""
-    context.authorize(Operation.DESCRIBE, CLUSTER)
+    if not context.allows(Operation.DESCRIBE, CLUSTER):
+        return _deny(request)
     if request.users:
         asked = Counter(user.name for user in request.users)
         results = [_describe(broker, name, times) for name, times in asked.items()]
@@ -55,5 +56,18 @@ def _describe(broker: "Broker", name: str, times: int) -> DescribeUserScramCrede
         credential_infos=[
             CredentialInfo(mechanism=mechanism.number, iterations=credential.iterations)
             for mechanism, credential in found.items()
+        ],
+    )
+
+
+def _deny(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+    """Refuse as a whole and, as Kafka does, for each user, without naming them."""
+    denied = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return DescribeUserScramCredentialsResponse(
+        error_code=denied.code,
+        error_message=denied.message,
+        results=[
+            DescribeUserScramCredentialsResult(error_code=denied.code, error_message=denied.message)
+            for _ in request.users or ()
         ],
     )
