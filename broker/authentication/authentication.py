@@ -39,6 +39,7 @@ _log = logging.getLogger(__name__)
 _KEY_SIZE: Final = 2
 _PREFIX_SIZE: Final = 4
 _WARNING_INTERVAL_S: Final = 10.0
+_LONGEST_TOLD_MS: Final = 2**31 - 1  # clients count it in nanoseconds, of which 64 bits hold few
 
 
 class Outcome(NamedTuple):
@@ -199,7 +200,8 @@ class Authentication:
             await self.wait_after_failure(peer, f"{session.purpose} failed: {reason}")
             told = reason if isinstance(error, Changed) else _told(session)
             return Answer(error=told)
-        return Answer(step.message, self._admit(peer, session, step.identity))
+        told_ms = min(self._admit(peer, session, step.identity), _LONGEST_TOLD_MS)
+        return Answer(step.message, told_ms)
 
     # What other protocols ask
 

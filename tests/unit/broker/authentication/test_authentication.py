@@ -198,6 +198,13 @@ async def test_a_token_ends_the_session(world: World) -> None:
     assert 590 < left <= 600
 
 
+async def test_a_session_of_ages_is_told_in_a_number_that_clients_can_count(world: World) -> None:
+    peer = world.connect()
+    world.authentication.choose(peer, "OAUTHBEARER", has_headers=True)
+    answer = await world.authentication.authenticate(peer, bearer(exp=10**15).first())
+    assert answer.lifetime_ms == 2**31 - 1
+
+
 @pytest.mark.parametrize(
     "request_",
     [METADATA, AUTHENTICATE, memoryview(b""), memoryview(b"\x00"), memoryview(b"\xff" * 9)],
