@@ -991,7 +991,7 @@ class Admin:
     ) -> None:
         """Store SCRAM credentials, and delete others: pairs of user and mechanism (KIP-554).
 
-        A user is changed as a whole or not at all.
+        Of a user with several changes one is made after another.
         """
         await security.alter_scram(self._cluster, upserts, deletions)
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TypeVar
 
 from qbus.errors import ApiError, ConfigError, ErrorCode
@@ -80,27 +81,41 @@ async def alter_scram(
 ) -> None:
     """Store and delete SCRAM credentials."""
     stored = list(upserts)
-    request = AlterUserScramCredentialsRequest(
-        deletions=[
-            ScramCredentialDeletion(name=user, mechanism=_mechanism(mechanism).number)
-            for user, mechanism in deletions
-        ],
-        upsertions=await asyncio.to_thread(lambda: [_upsertion(each) for each in stored]),
+    removed = [
+        ScramCredentialDeletion(name=user, mechanism=_mechanism(mechanism).number)
+        for user, mechanism in deletions
+    ]
+    hashed = await asyncio.to_thread(lambda: [_upsertion(each) for each in stored])
+    for request in _requests(removed, hashed):
+        await _at_controller(cluster, partial(_alter_scram, cluster, request))
+
+
+async def _alter_scram(cluster: Cluster, request: AlterUserScramCredentialsRequest) -> None:
+    response: AlterUserScramCredentialsResponse = await cluster.ask_controller(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS, request
     )
-    if not (request.deletions or request.upsertions):
-        return
+    outcomes: Outcomes[str, None] = {
+        result.user: outcome(result.error_code, result.error_message, f"user {result.user}")
+        for result in response.results
+    }
+    results_or_raise(outcomes)
 
-    async def ask() -> None:
-        response: AlterUserScramCredentialsResponse = await cluster.ask_controller(
-            ApiKey.ALTER_USER_SCRAM_CREDENTIALS, request
+
+def _requests(
+    removed: list[ScramCredentialDeletion], stored: list[ScramCredentialUpsertion]
+) -> Iterator[AlterUserScramCredentialsRequest]:
+    """Divide changes among requests: brokers take one for each user at a time."""
+    waiting: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*removed, *stored]
+    while waiting:
+        first: dict[str, ScramCredentialDeletion | ScramCredentialUpsertion] = {}
+        for change in waiting:
+            first.setdefault(change.name, change)
+        now = list(first.values())
+        waiting = [change for change in waiting if first[change.name] is not change]
+        yield AlterUserScramCredentialsRequest(
+            deletions=[each for each in now if isinstance(each, ScramCredentialDeletion)],
+            upsertions=[each for each in now if isinstance(each, ScramCredentialUpsertion)],
         )
-        outcomes: Outcomes[str, None] = {
-            result.user: outcome(result.error_code, result.error_message, f"user {result.user}")
-            for result in response.results
-        }
-        results_or_raise(outcomes)
-
-    await _at_controller(cluster, ask)
 
 
 async def describe_quotas(

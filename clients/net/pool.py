@@ -9,7 +9,7 @@ from qbus.errors import ApiError
 from qbus.security.connecting import OutgoingSecurity
 from qbus.service.backoff import Backoff
 
-from ..errors import ClientClosed
+from ..errors import ClientClosed, NotSafe
 from .bootstrap import Address
 from .connection import Connection
 from .trouble import TroubleLog
@@ -117,6 +117,9 @@ class ConnectionPool:
     def failed(self, address: Address, reason: object = "it is slow to answer") -> None:
         """Count a failure of the address: prefer others, and back off before reconnecting."""
         self._troubles.met(_broker(address), reason)
+        self._back_off(address)
+
+    def _back_off(self, address: Address) -> None:
         self._drop_stale()
         self._failing.setdefault(address, _Failing(Backoff(*self._backoff))).failed()
 
@@ -148,6 +151,9 @@ class ConnectionPool:
             connection = await Connection.open(
                 host, port, self._client_id, self._connect_timeout, self._security
             )
+        except NotSafe:  # raised, and not waited for
+            self._back_off(key.address)
+            raise
         except ApiError as error:
             self.failed(key.address, str(error).removeprefix(f"{host}:{port}: "))
             raise

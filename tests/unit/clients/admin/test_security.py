@@ -171,6 +171,28 @@ async def test_a_credential_is_sent_salted_and_hashed() -> None:
         assert again.matches_salted(kind, salted)
 
 
+async def test_changes_of_one_user_are_made_one_after_another() -> None:
+    def alter(request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+        users = [each.name for each in request.deletions]
+        users += [each.name for each in request.upsertions]
+        assert len(set(users)) == len(users)
+        return AlterUserScramCredentialsResponse(
+            results=[AlterUserScramCredentialsResult(user=user) for user in users]
+        )
+
+    async with FakeBroker() as broker, Admin(broker.bootstrap) as admin:
+        broker.handlers[ApiKey.ALTER_USER_SCRAM_CREDENTIALS] = alter
+        upserts = [
+            ScramUpsert(user, "hunter2", mechanism, 4096)
+            for user in ("alice", "bob")
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+        ]
+        await admin.alter_user_scram_credentials(upserts)
+        requests = broker.asked(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
+        made = [[(each.name, each.mechanism) for each in one.upsertions] for one in requests]
+        assert made == [[("alice", 1), ("bob", 1)], [("alice", 2), ("bob", 2)]]
+
+
 @pytest.mark.parametrize(
     "upsert", [ScramUpsert("alice", ""), ScramUpsert("alice", "hunter2", "PLAIN")]
 )
