@@ -5,6 +5,7 @@ is written only if no other change of any rule came in between. Changes of one b
 other; each writes the rules of many patterns in one transaction.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
@@ -14,7 +15,7 @@ from qbus.metadata import Create, Delete, MetadataStore, Node, Op, Set
 from qbus.metadata.acls import LITERAL_ACLS, acl_paths, decode_acls, encode_acls
 from qbus.metadata.errors import MalformedNode
 from qbus.metadata.znodes import ChangeNode
-from qbus.security.acls import Entry, Filter, Pattern, Rule
+from qbus.security.acls import AclIndex, Entry, Filter, Pattern, Rule
 
 from ..metadata.cache import MetadataCache
 from .decisions import Decision, DecisionQueue
@@ -65,17 +66,23 @@ class AclEditor:
         """
         await self._metadata.catch_up()
         acls = self._metadata.acls
-        found = {rule.pattern: 0 for wanted in filters for rule in acls.find(wanted)}
-        matching = {
-            pattern: [one for one in filters if one.matches_pattern(pattern)] for pattern in found
-        }
+        found: list[list[Pattern]] = []
+        matching: dict[Pattern, list[Filter]] = {}
+        for wanted in filters:
+            found.append(list(dict.fromkeys(rule.pattern for rule in acls.find(wanted))))
+            for pattern in found[-1]:
+                matching.setdefault(pattern, []).append(wanted)
+            await asyncio.sleep(0)  # filters are many, or look at every rule
 
         def edit(pattern: Pattern, entries: Sequence[Entry]) -> Iterable[Entry]:
             some = matching[pattern]
             return [e for e in entries if not any(one.matches_entry(e) for one in some)]
 
-        outcomes = await self._edit({one: acls.entries(one) for one in found}, edit)
-        return [list(_removed(wanted, outcomes, acls.entries)) for wanted in filters]
+        outcomes = await self._edit({one: acls.entries(one) for one in matching}, edit)
+        return [
+            [one for pattern in some for one in _removed(wanted, pattern, outcomes[pattern], acls)]
+            for wanted, some in zip(filters, found, strict=True)
+        ]
 
     async def _edit(
         self, sizes: Mapping[Pattern, Collection[Entry]], edit: Edit
@@ -167,14 +174,10 @@ def _error(outcome: Sequence[Entry] | ApiError) -> ApiError | None:
 
 
 def _removed(
-    wanted: Filter,
-    outcomes: Mapping[Pattern, Sequence[Entry] | ApiError],
-    kept: Callable[[Pattern], Sequence[Entry]],
+    wanted: Filter, pattern: Pattern, outcome: Sequence[Entry] | ApiError, acls: AclIndex
 ) -> Iterator[Removed]:
-    for pattern, outcome in outcomes.items():
-        if wanted.matches_pattern(pattern):
-            error = _error(outcome)
-            entries = outcome if not isinstance(outcome, ApiError) else kept(pattern)
-            for entry in entries:
-                if wanted.matches_entry(entry):
-                    yield Removed(Rule(pattern, entry), error)
+    """What a filter matched of a pattern: gone, or still there for an error."""
+    entries = acls.entries(pattern) if isinstance(outcome, ApiError) else outcome
+    for entry in entries:
+        if wanted.matches_entry(entry):
+            yield Removed(Rule(pattern, entry), _error(outcome))

@@ -1,7 +1,7 @@
 """A group of KIP-848: who is in it, who is told what, and that no partition has two readers."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -338,6 +338,41 @@ def test_a_pattern_matches_topics_that_come_later_too() -> None:
     assert client.owned == {(b"orders-eu", 0), (b"orders-us", 0)}
     assert scene.group.is_subscribed("orders-us")
     assert not scene.group.is_subscribed("other")
+
+
+class Sees(NamedTuple):
+    """A client that may know of these topics alone."""
+
+    topics: frozenset[str]
+
+    def sees(self, topic: str, /) -> bool:
+        return topic in self.topics
+
+
+def test_a_pattern_matches_what_its_member_may_know_of() -> None:
+    scene = Scene(ta=1, tb=1)
+    sight = Sees(frozenset({"ta", "tc"}))
+    client = scene.client("a", topics=None, pattern="t.", sight=sight)
+    assert client.owned == {(b"ta", 0)}
+    scene.change_topics(tc=1, td=1)
+    scene.pass_time(1)
+    for _ in range(3):
+        client.beat(sight=sight)
+    assert client.owned == {(b"ta", 0), (b"tc", 0)}
+
+
+def test_what_a_member_may_not_know_of_any_more_is_taken_from_it() -> None:
+    scene = Scene(ta=1, tb=1)
+    client = scene.client("a", topics=None, pattern="t.")
+    assert client.owned == {(b"ta", 0), (b"tb", 0)}
+    sight = Sees(frozenset({"tb"}))
+    scene.pass_time(1)
+    for _ in range(3):
+        client.beat(sight=sight)
+    assert client.owned == {(b"tb", 0)}
+    epoch = scene.group.epoch
+    client.beat(sight=Sees(frozenset({"tb"})))  # the same rules
+    assert scene.group.epoch == epoch
 
 
 def test_names_and_a_pattern_add_up_and_an_empty_pattern_is_none() -> None:

@@ -369,6 +369,36 @@ async def test_rules_hold_whichever_way_a_request_goes(both: list[Way]) -> None:
         assert answers == [[denied, none, denied, none, denied]] * 2
 
 
+class Noting:
+    """An audit log that is to have every request, or none."""
+
+    def __init__(self, *, samples: bool) -> None:
+        self.operations: list[Operation] = []
+        self._samples = samples
+
+    def is_due(self) -> bool:
+        return self._samples
+
+    samples = is_due
+
+    def authorization(self, _caller: object, operation: Operation, *_: object) -> None:
+        self.operations.append(operation)
+
+
+@pytest.mark.parametrize("samples", [False, True])
+async def test_requests_are_recorded_whichever_way_they_go(both: list[Way], samples: bool) -> None:
+    for way in both:
+        audit: Any = Noting(samples=samples)
+        rules = AclIndex()
+        allow(rules, Operation.ALL)
+        access = AccessControl(AclAuthorizer(rules), audit)
+        way.dispatcher = Dispatcher(way.plane.broker, access)
+        assert codes(await way.ask(produce_frame(way, batch(b"a")))) == [ErrorCode.NONE]
+        await eventually(partial(is_visible, way.plane))
+        assert fetch_codes(await way.ask(fetch_frame(way, 0)), 12) == [ErrorCode.NONE]
+        assert audit.operations == ([Operation.WRITE, Operation.READ] if samples else [])
+
+
 async def test_a_grant_is_withdrawn_with_its_rule(both: list[Way]) -> None:
     for way in both:
         rules = restricted(way)
