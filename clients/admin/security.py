@@ -168,9 +168,14 @@ async def alter_quotas(
             ApiKey.ALTER_CLIENT_QUOTAS, request, is_repeatable=False
         )
         results = [(one.error_code, one.error_message) for one in response.entries]
-        results_or_raise(outcomes(list(changes), results))
+        results_or_raise(outcomes(list(map(_words, changes)), results))
 
     await retrying(ask, cluster.request_timeout)
+
+
+def _words(entity: QuotaEntity) -> str:
+    """An entity in messages: ``user alice, client-id app``."""
+    return ", ".join(f"{kind} {name or '(default)'}" for kind, name in entity)
 
 
 async def _at_controller(cluster: Cluster, ask: Callable[[], Awaitable[T]]) -> T:

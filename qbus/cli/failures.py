@@ -17,6 +17,16 @@ CLOSED_PIPE = 141  # 128 + SIGPIPE
 TERMINATED = 143  # 128 + SIGTERM
 
 
+_REFUSALS = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+
+
 class Failure(click.ClickException):
     """An error that is shown in one line; exit code 1."""
 
@@ -68,7 +78,9 @@ def describe(error: BaseException) -> str:
 
 
 def _remedy(error: ApiError) -> str:
-    """What to do about an error that only other settings of the connection can end."""
+    """What to do about an error that only other settings, or another rule, can end."""
+    if error.code in _REFUSALS:
+        return "; no rule allows it: 'qbus acl add' makes one"
     from qbus.clients.errors import NotSafe
 
     if isinstance(error, NotSafe) or "speaks TLS" in str(error) or "wants SASL" in str(error):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from qbus.errors import ApiError, QbusError
-from qbus.local_cluster.layout import BROKER, Layout, LocalClusterError, node_name
+from qbus.local_cluster.layout import BROKER, ZOOKEEPER, Layout, LocalClusterError, node_name
 from qbus.local_cluster.settings import HOST, ClusterSettings
 from qbus.security.client import ClientSecurity, read_properties
 from qbus.security.trial_ca import TrialAuthority, days_left, local_hosts
@@ -34,7 +34,10 @@ _POLL_S: Final = 0.05
 
 def prepare(layout: Layout, settings: ClusterSettings) -> None:
     """Write what is missing of the files that the brokers start with. Raises LocalClusterError."""
-    layout.secrets.mkdir(mode=0o700, exist_ok=True)
+    names = [node_name(kind, n) for kind in (ZOOKEEPER, BROKER) for n in settings.numbers(kind)]
+    for directory in (layout.secrets, *map(layout.data, names)):
+        directory.mkdir(exist_ok=True)
+        directory.chmod(0o700)  # what is in them is secret, or records
     authority = _authority(layout)
     for number in settings.numbers(BROKER):
         keystore = layout.keystore(node_name(BROKER, number))

@@ -6,6 +6,7 @@ from click.testing import CliRunner, Result
 
 from qbus.cli.failures import Failure, describe, describe_code, reported
 from qbus.cli.root import qbus
+from qbus.clients.errors import AuthenticationFailed
 from qbus.errors import ApiError, ConfigError, ErrorCode
 
 
@@ -66,6 +67,19 @@ def test_without_words_the_code_is_spelled_out() -> None:
     assert describe(error) == "topic already exists (TOPIC_ALREADY_EXISTS)"
     error = ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, "topic a: TOPIC_ALREADY_EXISTS")
     assert describe(error) == "topic a: topic already exists (TOPIC_ALREADY_EXISTS)"
+
+
+def test_a_refusal_says_what_would_allow_it() -> None:
+    error = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topic t: TOPIC_AUTHORIZATION_FAILED")
+    assert describe(error) == (
+        "topic t: topic authorization failed (TOPIC_AUTHORIZATION_FAILED); no rule allows it:"
+        " 'qbus acl add' makes one"
+    )
+
+
+def test_a_connection_that_is_not_safe_says_which_option_is_to_be_looked_at() -> None:
+    error = AuthenticationFailed("127.0.0.1:9092: authentication failed", "PLAIN")
+    assert describe(error).endswith("; --command-config FILE says how to connect")
 
 
 def test_a_code_of_a_later_protocol() -> None:
