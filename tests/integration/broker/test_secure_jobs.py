@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from qbus import Admin, ScramUpsert
 from qbus.security.acls import Entry, Operation, Pattern, Permission, ResourceType, Rule
@@ -46,6 +48,7 @@ class Secured(NamedTuple):
             ssl_ca_certs=ca or certificates().ca,
             ssl_check_hostname=True,
             decode_responses=True,
+            retry=Retry(NoBackoff(), 0),
         )
 
     def scrape(self, user: tuple[str, str] | None) -> tuple[int, str]:
