@@ -231,15 +231,23 @@ class BrokerConfig(
                     f"ssl.client.auth={own.ssl_client_auth}: expected ssl.truststore.location with "
                     "it, which says whose certificates clients may have"
                 )
-        if (
-            listener.protocol.is_sasl
-            and listener.name == self.inter_broker_listener
-            and self.zookeeper_connect
-            and not (own.sasl_inter_broker_username and own.sasl_inter_broker_password)
-        ):
+        if listener.protocol.is_sasl and listener.name == self.inter_broker_listener:
+            self._check_login_of_brokers(listener, own)
+
+    def _check_login_of_brokers(self, listener: ListenerInfo, own: ListenerConfig) -> None:
+        """Refuse a listener at which other brokers cannot log in."""
+        if not (own.sasl_inter_broker_username and own.sasl_inter_broker_password):
+            if not self.zookeeper_connect:
+                return
             raise ConfigError(
                 f"listeners={listener}: expected sasl.inter.broker.username and "
                 "sasl.inter.broker.password with it, by which brokers authenticate with one another"
+            )
+        mechanism = own.sasl_mechanism_inter_broker_protocol
+        if self.zookeeper_connect and mechanism not in own.sasl_enabled_mechanisms:
+            raise ConfigError(
+                f"sasl.mechanism.inter.broker.protocol={mechanism}: expected one of "
+                f"sasl.enabled.mechanisms of {listener}: {', '.join(own.sasl_enabled_mechanisms)}"
             )
 
     @property
