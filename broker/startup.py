@@ -205,7 +205,7 @@ async def _know_clients(
     parts: AsyncExitStack,
 ) -> tuple[Authentication, AccessControl]:
     """Who clients are, and what they may do."""
-    access = open_access(config, metadata.acls)
+    access = open_access(config, metadata.acls, is_alone=not store.is_shared)
     parts.push_async_callback(asyncio.to_thread, access.close)
     authentication = await start_authentication(config, clock, store, metadata)
     parts.callback(authentication.close)

@@ -1,5 +1,6 @@
 """What authorizes in a broker with a given configuration."""
 
+import logging
 from pathlib import Path
 
 from qbus.config import BrokerConfig, ListenerConfig, SecurityProtocol
@@ -8,17 +9,20 @@ from qbus.security.acls import AclIndex
 from qbus.security.principals import PrincipalMapper, subject
 
 from ..audit import AuditFile, AuditLimits, AuditLog
-from ..net.peer import Principal
+from ..net.peer import ANONYMOUS, Principal
 from .access import AccessControl
 from .authorizer import AclAuthorizer
+
+_log = logging.getLogger(__name__)
 
 _USER = "User"
 
 
-def open_access(config: BrokerConfig, rules: AclIndex) -> AccessControl:
+def open_access(config: BrokerConfig, rules: AclIndex, *, is_alone: bool) -> AccessControl:
     """Make what says who may do what, and start the audit log if there is to be one.
 
     ``rules``: the access rules as the metadata cache has them. Brokers become super users.
+    ``is_alone``: there are no other brokers.
 
     Raises:
         ConfigError: the audit log cannot be written, or the broker's own certificate not be read.
@@ -29,7 +33,22 @@ def open_access(config: BrokerConfig, rules: AclIndex) -> AccessControl:
         bool(config.disque_listeners) and config.disque_authenticates
     )
     authorizer = AclAuthorizer(rules) if config.enforces_acls(authenticates=authenticates) else None
+    if authorizer is not None and not is_alone and not brokers:
+        _warn_of_unknown_brokers(config)
     return AccessControl(authorizer, open_audit_log(config), brokers)
+
+
+def _warn_of_unknown_brokers(config: BrokerConfig) -> None:
+    """Say that other brokers cannot be told from clients, and so may not replicate."""
+    if str(ANONYMOUS) not in config.super_user_principals:
+        _log.warning(
+            "access rules are enforced, but the listener %s, which brokers use among themselves, "
+            "does not authenticate them: as %s they may not replicate from here. Name another one "
+            "with inter.broker.listener.name, or state super.users=%s if nobody else reaches it",
+            config.inter_broker_listener,
+            ANONYMOUS,
+            ANONYMOUS,
+        )
 
 
 def open_audit_log(config: BrokerConfig) -> AuditLog | None:

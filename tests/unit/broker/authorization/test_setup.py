@@ -32,7 +32,7 @@ SASL = {
 def test_rules_count_where_clients_authenticate_or_it_is_said(
     static: dict[str, object], restricts: bool
 ) -> None:
-    access = open_access(BrokerConfig(static), AclIndex())
+    access = open_access(BrokerConfig(static), AclIndex(), is_alone=True)
     assert (access.authorizer is not None) is restricts
     assert access.is_restricted is restricts
     access.close()
@@ -40,7 +40,7 @@ def test_rules_count_where_clients_authenticate_or_it_is_said(
 
 def test_the_brokers_own_user_is_a_super_user() -> None:
     rules = AclIndex()
-    access = open_access(BrokerConfig(SASL), rules)
+    access = open_access(BrokerConfig(SASL), rules, is_alone=True)
     brokers = Principal("User", "brokers")
     assert access.is_broker(brokers)
     cluster = Resource(ResourceType.CLUSTER, "kafka-cluster")
@@ -67,12 +67,12 @@ def test_what_is_no_principal_is_refused(text: str) -> None:
 def test_an_audit_log_that_cannot_be_written_keeps_a_broker_from_starting(tmp_path: Path) -> None:
     config = BrokerConfig({"qbus.audit.log.path": str(tmp_path / "missing" / "audit.log")})
     with pytest.raises(ConfigError, match=r"qbus\.audit\.log\.path.*No such file.*leave it empty"):
-        open_access(config, AclIndex())
+        open_access(config, AclIndex(), is_alone=True)
 
 
 def test_an_audit_log_alone_restricts_nothing(tmp_path: Path) -> None:
     config = BrokerConfig({"qbus.audit.log.path": str(tmp_path / "audit.log")})
-    access = open_access(config, AclIndex())
+    access = open_access(config, AclIndex(), is_alone=True)
     alice = Principal("User", "alice")
     assert access.allows(alice, "10.0.0.1", Operation.READ, Resource(ResourceType.TOPIC, "orders"))
     access.close()
@@ -95,3 +95,20 @@ def test_brokers_have_certificates_where_jobs_are_served(tmp_path: Path) -> None
     assert broker_principals(BrokerConfig(stated)) == frozenset()
     stated["listener.name.disques.ssl.client.auth"] = "required"
     assert broker_principals(BrokerConfig(stated)) == {Principal("User", "CN=server")}
+
+
+@pytest.mark.parametrize(
+    ("static", "is_alone", "warns"),
+    [
+        ({"authorizer.class.name": "acl"}, False, True),
+        ({"authorizer.class.name": "acl"}, True, False),
+        ({"authorizer.class.name": "acl", "super.users": "User:ANONYMOUS"}, False, False),
+        (SASL, False, False),
+        ({}, False, False),
+    ],
+)
+def test_brokers_that_could_not_replicate_are_said_at_the_start(
+    static: dict[str, object], is_alone: bool, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    open_access(BrokerConfig(static), AclIndex(), is_alone=is_alone)
+    assert ("they may not replicate from here" in caplog.text) is warns
