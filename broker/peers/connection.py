@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
-from qbus.errors import AuthenticationError, QbusError, WireError
+from qbus.errors import AuthenticationError, ConfigError, QbusError, WireError
 from qbus.frames import FrameReader
 from qbus.security.authenticator import Authenticator
 from qbus.security.client import ClientSecurity
@@ -202,7 +202,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._authenticator = Authenticator(self._name, self, security)
         try:
             await self._authenticator.authenticate(settings)
-        except AuthenticationError as error:
+        except (AuthenticationError, ConfigError) as error:
             self.abort(str(error))
             raise PeerError(f"{self._name}: {error}") from None
         except BaseException:

@@ -14,6 +14,8 @@ from .tokens import NoToken
 
 _log = logging.getLogger(__name__)
 
+_SHORTEST_S = 0.05
+"""A session is not renewed sooner, however short a broker says that it is."""
 _TOKEN_PAUSE_S = 2.0
 """Between attempts to get a token for a session that still goes on."""
 
@@ -51,7 +53,8 @@ class Authenticator:
         """
         lifetime = await authenticate(self._link.ask_sasl, settings)
         if lifetime:
-            self._renew_in(reauthenticate_after(lifetime, random.random()))  # noqa: S311
+            again = reauthenticate_after(lifetime, random.random())  # noqa: S311
+            self._renew_in(max(again, _SHORTEST_S))
 
     def stop(self) -> None:
         """Renew nothing any more."""
@@ -81,5 +84,8 @@ class Authenticator:
             reason = str(error).removeprefix(f"{self._name}: ")
             _log.warning("%s: the session is not renewed: %s", self._name, reason)
             self._link.abort(reason)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody is left waiting
+            _log.exception("%s: the session is not renewed", self._name)
+            self._link.abort(f"the session is not renewed: {type(error).__name__}")
         else:
             self._link.go_on()

@@ -24,7 +24,10 @@ OAuthToken = Callable[[], str | Awaitable[str]]
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER")
+TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 _WITH_PASSWORD: Final = frozenset(MECHANISMS[:3])
+
+_TLS_VERSIONS: Final = "ssl.enabled.protocols"
 
 FIELD_OF: Final[Mapping[str, str]] = {
     "security.protocol": "protocol",
@@ -35,6 +38,7 @@ FIELD_OF: Final[Mapping[str, str]] = {
     "ssl.key.location": "ssl_key_location",
     "ssl.key.password": "ssl_key_password",
     "ssl.endpoint.identification.algorithm": "check_hostname",
+    _TLS_VERSIONS: "ssl_enabled_protocols",
     "sasl.mechanism": "sasl_mechanism",
     "sasl.mechanisms": "sasl_mechanism",
     "sasl.username": "sasl_username",
@@ -52,6 +56,21 @@ _TOKEN_PROPERTIES: Final = (
     "sasl.oauthbearer.scope",
 )
 _JAAS: Final = "sasl.jaas.config"
+_WITHOUT_MEANING: Final = frozenset(
+    {
+        "sasl.login.callback.handler.class",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "ssl.keymanager.algorithm",
+        "ssl.protocol",
+        "ssl.trustmanager.algorithm",
+    }
+)
+"""How Java does what is done in another way here: in files that both read."""
 _STORE_TYPES: Final = ("ssl.truststore.type", "ssl.keystore.type")
 _PREFIXES: Final = ("security.", "ssl.", "sasl.", "enable.ssl.")
 _ADVICE: Final[Mapping[str, str]] = {
@@ -88,6 +107,7 @@ class ClientSecurity:
     ssl_key_location: PEM file of the key; None: it is in the certificate's file.
     ssl_key_password: what decrypts the key.
     check_hostname: whether a broker's certificate must name the host that the client connects to.
+    ssl_enabled_protocols: TLSv1.2, TLSv1.3 or both; nothing: both.
     ssl_context: a context made elsewhere, in place of all of these.
     sasl_mechanism: SCRAM-SHA-512, SCRAM-SHA-256, PLAIN or OAUTHBEARER.
     oauth_token: returns the token of OAUTHBEARER.
@@ -101,6 +121,7 @@ class ClientSecurity:
     ssl_key_location: str | None = None
     ssl_key_password: str | None = None
     check_hostname: bool = True
+    ssl_enabled_protocols: tuple[str, ...] = ()
     sasl_mechanism: str | None = None
     sasl_username: str | None = None
     sasl_password: str | None = None
@@ -253,6 +274,11 @@ def _parsed(name: str, value: str) -> object:
         if algorithm not in {"https", "none", ""}:
             raise ConfigError(f"{name} is https or none, not {value!r}")
         return algorithm == "https"
+    if name == _TLS_VERSIONS:
+        versions = tuple(version.strip() for version in value.split(",") if version.strip())
+        if not set(versions) <= set(TLS_VERSIONS):
+            raise ConfigError(f"{name} is one or both of {', '.join(TLS_VERSIONS)}, not {value!r}")
+        return versions
     if name in {"sasl.mechanism", "sasl.mechanisms"}:
         return value.strip().upper()
     return value or None
@@ -260,6 +286,8 @@ def _parsed(name: str, value: str) -> object:
 
 def _check_other(name: str, value: str) -> None:
     """Raise ConfigError for a name of security that is not known."""
+    if name in _WITHOUT_MEANING:
+        return
     if name in _STORE_TYPES:
         if value.strip().upper() != "PEM":
             raise ConfigError(f"{name} is PEM, not {value!r}: other stores are not read")

@@ -42,7 +42,7 @@ class OutgoingSecurity:
         """Read the files that the settings name. Raises :class:`~qbus.errors.ConfigError`."""
         self.settings = settings
         self._current = settings
-        self._context = client_context(settings) if settings.uses_tls else None
+        self._context = _context(settings) if settings.uses_tls else None
         self._files = _stamps(settings)
         self._trouble = ""
 
@@ -66,7 +66,7 @@ class OutgoingSecurity:
             current = self.settings.refreshed()
             files = _stamps(current)
             if current.uses_tls and (files != self._files or current != self._current):
-                self._context = client_context(current)
+                self._context = _context(current)
                 self._files = files
             self._current = current
         except ConfigError as error:
@@ -74,6 +74,17 @@ class OutgoingSecurity:
             if trouble != self._trouble:
                 _log.warning("%s; what was read before stays in use", trouble)
         self._trouble = trouble
+
+
+def _context(settings: ClientSecurity) -> ssl.SSLContext:
+    context = client_context(settings)
+    versions = settings.ssl_enabled_protocols
+    if versions and settings.ssl_context is None:
+        if "TLSv1.2" not in versions:
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+        if "TLSv1.3" not in versions:
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+    return context
 
 
 def _stamps(settings: ClientSecurity) -> list[tuple[int, int, int] | None]:

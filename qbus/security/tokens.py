@@ -80,9 +80,17 @@ class EndpointToken:
         return _ask(request, self.url)
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the client's credentials are for the endpoint alone."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Have the answer be an error."""
+
+
 def _ask(request: urllib.request.Request, url: str) -> str:
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310
+        opener = urllib.request.build_opener(_NoRedirects)
+        with opener.open(request, timeout=_TIMEOUT_S) as response:
             answer = json.loads(response.read(_MAX_ANSWER))
     except urllib.error.HTTPError as error:
         with error:

@@ -64,9 +64,12 @@ def test_the_names_of_javas_clients_that_mean_the_same() -> None:
             "ssl.truststore.location": "/ca.pem",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": "/client.pem",
+            "ssl.protocol": "TLSv1.3",
+            "ssl.enabled.protocols": "TLSv1.3",
         }
     )
     assert (found.sasl_username, found.sasl_password) == ("alice", "hunter2")
+    assert found.ssl_enabled_protocols == ("TLSv1.3",)
     assert (found.ssl_ca_location, found.ssl_certificate_location) == ("/ca.pem", "/client.pem")
 
 
@@ -127,6 +130,7 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "needs a token"),
     ({**SCRAM, "ssl.key.location": "/client.key"}, "needs ssl.certificate.location"),
     ({**SCRAM, "ssl.truststore.location": "/trust.jks"}, "/trust.jks: only PEM files are read"),
+    ({**SCRAM, "ssl.enabled.protocols": "TLSv1.1,TLSv1.2"}, "one or both of TLSv1.2, TLSv1.3"),
     ({**SCRAM, "ssl.truststore.type": "JKS"}, "is PEM, not 'JKS'"),
     ({**SCRAM, "ssl.truststore.password": "hunter4"}, "keytool -exportcert"),
     ({**SCRAM, "enable.ssl.certificate.verification": "false"}, "always verified"),

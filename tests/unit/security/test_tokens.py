@@ -32,6 +32,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.asked.append((self.headers["Authorization"], form))
         code, body = self.server.answer
         self.send_response(code)
+        if code == 302:
+            self.send_header("Location", body.decode())
         self.end_headers()
         self.wfile.write(body)
 
@@ -77,6 +79,7 @@ def test_an_endpoint_is_asked_with_the_clients_credentials(endpoint: Endpoint) -
     ("answer", "message"),
     [
         ((401, b"{}"), "it answers 401"),
+        ((302, b"http://127.0.0.1:1/elsewhere"), "it answers 302"),
         ((200, b"<html>"), "does not answer with JSON"),
         ((200, b"{}"), "has no access_token"),
         ((200, json.dumps({"access_token": 7}).encode()), "has no access_token"),

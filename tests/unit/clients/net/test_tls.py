@@ -193,6 +193,22 @@ async def test_a_listener_that_stalls_in_the_handshake() -> None:
         assert "no TLS handshake in 0.1 s" in str(error)
 
 
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+async def test_only_the_versions_that_are_enabled_are_spoken(version: str) -> None:
+    only = ClientSecurity.from_properties(
+        {
+            "security.protocol": "SSL",
+            "ssl.ca.location": certificates().ca,
+            "ssl.enabled.protocols": version,
+        }
+    )
+    async with FakeBroker(tls=certificates().context()) as broker:
+        connection = await connect(broker.port, only)
+        assert connection._transport is not None
+        assert connection._transport.get_extra_info("ssl_object").version() == version
+        await connection.close()
+
+
 async def test_a_context_of_ones_own() -> None:
     context = ssl.create_default_context(cafile=certificates().ca)
     async with FakeBroker(tls=certificates().context()) as broker:
