@@ -23,6 +23,7 @@ from .exchange import (
     BearerExchange,
     Exchange,
     Identity,
+    Overloaded,
     PlainExchange,
     ScramExchange,
     TokenService,
@@ -197,6 +198,8 @@ class Authentication:
                 self.attempts.failed(peer.host, asyncio.get_running_loop().time())
             self._tell_failure(peer, session, reason, exchange.claimed)
             session.fail()
+            if isinstance(error, Overloaded):  # clients try again after that, and after no failure
+                peer.close(reason)
             await self.wait_after_failure(peer, f"{session.purpose} failed: {reason}")
             told = reason if isinstance(error, Changed) else _told(session)
             return Answer(error=told)
@@ -292,7 +295,7 @@ class Authentication:
         try:
             is_right = await self.passwords.check(user, password, host)
         except TooManyWaiting:
-            raise Unchecked("too many passwords wait to be checked") from None
+            raise Overloaded from None
         if counts and not is_right:
             self.attempts.failed(host, asyncio.get_running_loop().time())
         if counts and is_right:

@@ -57,6 +57,13 @@ class Unchecked(AuthenticationError):  # noqa: N818 - what it is
         super().__init__(reason)
 
 
+class Overloaded(Unchecked):
+    """An attempt that comes when too many others wait; the client had better try again."""
+
+    def __init__(self) -> None:
+        super().__init__("too many passwords wait to be checked")
+
+
 class PlainExchange:
     """PLAIN: one message with name and password."""
 

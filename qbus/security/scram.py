@@ -209,7 +209,10 @@ class ScramServer:
         if attributes[0][1] != _base64(self._header.encode()):
             raise AuthenticationError("the SCRAM client-final message binds to another channel")
         if not hmac.compare_digest(attributes[1][1].encode(), self._nonce.encode()):
-            raise AuthenticationError("the SCRAM client-final message has another nonce")
+            raise AuthenticationError(
+                "the SCRAM client-final message has another nonce (librdkafka before 2.6.1 sends "
+                "a wrong one)"
+            )
         proof = _from_base64(last[2:])
         if len(proof) != len(credential.stored_key):
             raise AuthenticationError("the SCRAM client-final message has a proof of another size")

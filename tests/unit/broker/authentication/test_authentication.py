@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from qbus.broker.authentication import Authentication, Choice, Outcome
+from qbus.broker.authentication import Authentication, Choice, Outcome, passwords
 from qbus.broker.authentication import authentication as module
 from qbus.broker.authentication.bearer import token_services
 from qbus.broker.net.connection import CloseConnection
@@ -380,6 +380,16 @@ async def test_guesses_are_not_hashed_without_end(world: World) -> None:
     for number in range(1000):
         await world.log_in(world.connect(), plain(f"{number}"))
     assert world.authentication.passwords.checked <= 350
+
+
+async def test_who_comes_when_too_many_wait_is_disconnected_to_try_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passwords, "_MAX_WAITING", 0)
+    assert await world.log_in(world.connect(), plain()) is not None
+    assert world.closed == ["too many passwords wait to be checked"]
+    assert await world.authentication.verify("alice", "secret", "10.0.0.1") is None
+    assert await world.log_in(world.connect(), scram()) is None
 
 
 async def test_a_failure_is_answered_after_a_delay(tmp_path: Path) -> None:
