@@ -423,7 +423,9 @@ def _job_listener(
     def admit(host: str) -> float:
         return broker.connection_rates.admit(host, perf_counter())
 
-    return make_listener(entrances, service, _job_limits(broker.config), budget, admit)
+    return make_listener(
+        entrances, service, _job_limits(broker.config), budget, admit, broker.quotas
+    )
 
 
 def _register_metrics(

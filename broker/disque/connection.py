@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, cast
 
 from ..net.memory_budget import MemoryBudget
-from ..net.peer import ANONYMOUS, Grants, Principal
+from ..net.peer import ANONYMOUS, Grants, Peer, Principal
 from . import resp
 from .resp import CommandParser, ProtocolError
 
@@ -52,6 +52,7 @@ class Client:
         "is_over",
         "last_active",
         "name",
+        "peer",
         "principal",
         "skips",
         "untrack",
@@ -71,6 +72,7 @@ class Client:
         self.is_authenticated = False
         self.expires_at = 0.0  # when it has to authenticate anew, in the loop's time; 0: never
         self.grants = Grants()
+        self.peer: Peer | None = None  # whose quotas it uses, once there are any
         self.failures = 0  # to authenticate, one after the other
         self.is_blocked = False  # it waits for a job
         self.is_encrypted = False
@@ -105,6 +107,9 @@ class Owner(Protocol):
     def closed(self, connection: "Connection", reason: str) -> None:
         """It is gone."""
 
+    def used(self, client: "Client", received: int, sent: int) -> float:
+        """So many bytes went in and out; for how many seconds the client is to be left alone."""
+
 
 class Connection:
     """Everything that the broker holds for one client.
@@ -125,6 +130,8 @@ class Connection:
         "_is_starved",
         "_loop",
         "_most",
+        "_mute_timer",
+        "_muted_until",
         "_next",
         "_owner",
         "_parser",
@@ -163,6 +170,8 @@ class Connection:
         self._is_paused = False  # we do not
         self._is_starved = False  # for want of memory
         self._charged = 0
+        self._muted_until = 0.0  # its quotas are used up until then, in the loop's time
+        self._mute_timer: asyncio.TimerHandle | None = None
         self._closed = False
         self.client = Client(number, "", 0, loop.time(), self.close)
         self.received_bytes = 0
@@ -196,6 +205,7 @@ class Connection:
         self.client.last_active = self._loop.time()
         self._parser.feed(data)
         self._go_on()
+        self._mute(self._owner.used(self.client, len(data), 0))
 
     def pause_writing(self) -> None:
         """See :class:`asyncio.BaseProtocol`."""
@@ -237,7 +247,7 @@ class Connection:
         """Why the client has had its time, if it has; in seconds, an ``idle_s`` of 0: no limit."""
         if self.stalled_at is not None and now - self.stalled_at > stall_s:
             return f"the client took too few of its replies for {stall_s:g} s"
-        if not self.is_idle:
+        if not self.is_idle or self._muted_until > 0.0:
             return None
         if self.begun_at is not None:
             allowed = command_s + self._parser.held / _BYTES_PER_SECOND
@@ -379,6 +389,7 @@ class Connection:
             data = output[0] if len(output) == 1 else b"".join(output)
             self.sent_bytes += len(data)
             transport.write(data)
+            self._mute(self._owner.used(self.client, 0, len(data)))
         if self.client.is_over and not self._replies:
             self._end("the client or the broker asked for it")
             transport.close()  # once all is sent
@@ -398,6 +409,7 @@ class Connection:
             self._is_barred
             or self._is_full
             or self._closed
+            or self._muted_until > 0.0
             or self.client.is_over
             or self._commands.is_paused
             or len(self._replies) >= MAX_OPEN_REPLIES
@@ -408,6 +420,26 @@ class Connection:
         """Whether memory wants some of its commands to be answered first."""
         begun, budget = self._begun_bytes, self._budget
         return begun > MAX_BEGUN_BYTES or (begun > 0 and budget.used > budget.limit)
+
+    # Quotas
+
+    def _mute(self, seconds: float) -> None:
+        """Begin and receive nothing for so long; what was begun is answered meanwhile."""
+        if seconds <= 0.0 or self._closed:
+            return
+        end = self._loop.time() + seconds
+        if end <= self._muted_until:
+            return
+        self._muted_until = end
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
+        self._mute_timer = self._loop.call_at(end, self._unmute)
+        self._pause_reading()
+
+    def _unmute(self) -> None:
+        self._mute_timer = None
+        self._muted_until = 0.0
+        self._go_on()
 
     # Memory
 
@@ -431,7 +463,9 @@ class Connection:
                 self._budget.finished(self)
             self._budget.release(surplus)
         waits = self._next is not None or self._is_blocked()
-        if self._is_starved or self.client.is_over or (waits and held > _MAX_WAITING_BYTES):
+        is_muted = self._muted_until > 0.0
+        is_full = waits and held > _MAX_WAITING_BYTES
+        if self._is_starved or self.client.is_over or is_muted or is_full:
             self._pause_reading()
         elif self._is_paused and self._transport is not None:
             self._is_paused = False
@@ -456,6 +490,9 @@ class Connection:
         if self._closed:
             return
         self._closed = True
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
+            self._mute_timer = None
         for reply, _ in self._replies:
             if not isinstance(reply, bytes):
                 reply.cancel()

@@ -83,11 +83,13 @@ class DisqueListener:
         budget: MemoryBudget,
         authentication: Authentication | None = None,
         admit: Callable[[str], float] = lambda _: 0.0,
+        use: Callable[[Client, int, int], float] = lambda *_: 0.0,
     ) -> None:
         """``authentication``: what clients have to say of themselves; None: nothing.
 
         ``admit`` counts a connection from an address, and tells for how many seconds there have
-        been too many of them. Make it in a running event loop.
+        been too many of them. ``use`` counts bytes that a client sent and got, and tells for how
+        many seconds it is to be left alone. Make it in a running event loop.
         """
         self.address = entrances[0].address
         self.limits = limits
@@ -97,6 +99,7 @@ class DisqueListener:
         self._budget = budget
         self._authentication = authentication or Authentication()
         self._admit = admit
+        self._use = use
         self._by_address: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
         self._accepting: list[asyncio.Task[None]] = []
@@ -183,6 +186,10 @@ class DisqueListener:
             if not self._by_address[client.host]:
                 del self._by_address[client.host]
             _log.debug("client %d at %s is gone: %s", client.id, client.address, reason)
+
+    def used(self, client: Client, received: int, sent: int) -> float:
+        """See :class:`.connection.Owner`."""
+        return self._use(client, received, sent)
 
     def _identify(self, client: Client, certificate: bytes) -> bool:
         """Take a client for whom its certificate says; whether it says anybody."""

@@ -17,5 +17,20 @@ def register_metrics(metrics: Metrics, service: DisqueService) -> None:
         lambda: sum(queue.blocked for queue in service.known_queues()),
     )
     metrics.counter(
+        "jobs_connections_refused",
+        "Number of connections of clients of jobs that a limit refused.",
+        lambda: 0 if service.clients is None else service.clients.refused,
+    )
+    metrics.counter(
+        "jobs_failed_handshakes",
+        "Number of connections of clients of jobs whose TLS handshakes failed.",
+        lambda: 0 if service.clients is None else service.clients.failed_handshakes,
+    )
+    metrics.counter(
+        "jobs_authentication_failures",
+        "Number of wrong passwords that clients of jobs have given.",
+        lambda: service.authentication.failed,
+    )
+    metrics.counter(
         "jobs_added", "Number of jobs added through this broker.", lambda: service.adder.added
     )

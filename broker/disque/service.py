@@ -103,7 +103,10 @@ class DelayedRecords(Delays, HeldRecords, Protocol):
 
 
 class Clients(Protocol):
-    """Who is connected."""
+    """Who is connected. ``refused`` connections had no room, ``failed_handshakes`` no TLS."""
+
+    refused: int
+    failed_handshakes: int
 
     @property
     def connections(self) -> int:

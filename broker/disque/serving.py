@@ -4,14 +4,17 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from qbus.config import BrokerConfig, ListenerInfo
 from qbus.errors import ConfigError
 
 from ..net.memory_budget import MemoryBudget
-from ..net.peer import Principal
+from ..net.peer import Peer, Principal
+from ..quotas import ClientQuotas
 from .admin import AdminCommands
+from .connection import Client
 from .dispatch import Dispatcher
 from .listener import DisqueListener, Encryption, Entrance, Identity, Limits
 from .peers import Link
@@ -30,15 +33,44 @@ def make_listener(
     limits: Limits,
     budget: MemoryBudget,
     admit: Callable[[str], float] = lambda _: 0.0,
+    quotas: ClientQuotas | None = None,
 ) -> DisqueListener:
-    """A listener for jobs; ``admit`` as there. Make it in a running event loop."""
+    """A listener for jobs; ``admit`` as there. Make it in a running event loop.
+
+    ``quotas``: what clients may produce and fetch: what they send, and what they get.
+    """
     admin = AdminCommands(service)
     dispatcher = Dispatcher(service, admin)
-    listener = DisqueListener(entrances, dispatcher, limits, budget, service.authentication, admit)
+    listener = DisqueListener(
+        entrances, dispatcher, limits, budget, service.authentication, admit, use_of(quotas)
+    )
     admin.listener = listener
     admin.processed = lambda: dispatcher.processed
     service.clients = listener
     return listener
+
+
+def use_of(quotas: ClientQuotas | None) -> Callable[[Client, int, int], float]:
+    """What counts bytes against the quotas of clients."""
+
+    def use(client: Client, received: int, sent: int) -> float:
+        if quotas is None or not quotas.is_active:
+            return 0.0
+        peer = client.peer
+        if peer is None:
+            listener = ListenerInfo.plaintext(client.host, 0)
+            peer = client.peer = Peer(client.id, client.host, listener)
+        peer.principal = client.principal
+        now = perf_counter()
+        own = quotas.of_client(peer, client.name.decode("utf-8", "replace"), now)
+        owes_s = 0.0
+        for meter, size in ((own.produce, received), (own.fetch, sent)):
+            if meter is not None and size:
+                owes_s = max(owes_s, meter.charge(size, now))
+                meter.limit_debt(quotas.burst_s, now)
+        return min(owes_s, quotas.burst_s)
+
+    return use
 
 
 def make_entrance(config: BrokerConfig, info: ListenerInfo, sock: socket.socket) -> Entrance:

@@ -18,11 +18,13 @@ from qbus.broker.disque.listener import (
 )
 from qbus.broker.disque.nodes import Node, TlsAddress
 from qbus.broker.disque.peers import Link, NodeUnavailableError, PeerConnection
-from qbus.broker.disque.serving import identify
+from qbus.broker.disque.serving import identify, use_of
 from qbus.broker.net.listener import bind
 from qbus.broker.net.memory_budget import MemoryBudget
 from qbus.broker.net.peer import Principal
+from qbus.broker.quotas import ClientQuotas
 from qbus.config import Address
+from qbus.metadata.client_quotas import QuotaEntity
 from qbus.security.principals import PrincipalMapper
 from tests.support.secure_broker import certificates
 from tests.support.waiting import eventually
@@ -303,3 +305,47 @@ class TestOtherNodes:
         assert node.for_client(is_encrypted=True) == served.address
         alone = Node(2, "n" * 40, served.plain)
         assert alone.for_client(is_encrypted=True) == alone.for_nodes == served.plain
+
+
+class TestQuotas:
+    async def served(self, rate: float) -> tuple[Served, ClientQuotas]:
+        quotas = ClientQuotas()
+        limits = {"producer_byte_rate": rate, "consumer_byte_rate": rate}
+        quotas.set_quotas({QuotaEntity(user="ANONYMOUS"): limits})
+        made = Served()
+        made.listener._use = use_of(quotas)
+        await made.listener.start()
+        return made, quotas
+
+    async def test_whoever_sends_too_much_is_answered_later(self) -> None:
+        served, _ = await self.served(200_000.0)
+        reader, writer = await served.connect(tls=False)
+        loop = asyncio.get_running_loop()
+        body = b"x" * 100_000
+        ask = b"*2\r\n$4\r\nECHO\r\n$%d\r\n%b\r\n" % (len(body), body)
+        started = loop.time()
+        for _ in range(24):  # 11 s worth of it are free
+            writer.write(ask)
+            await asyncio.wait_for(reader.readuntil(b"\r\n"), 10)
+            await asyncio.wait_for(reader.readexactly(len(body) + 2), 10)
+        assert loop.time() - started > 0.3
+        served.close()
+
+    async def test_others_are_not_kept_waiting(self) -> None:
+        served, _ = await self.served(1.0)
+        greedy = await served.connect(tls=False)
+        greedy[1].write(b"*2\r\n$4\r\nECHO\r\n$3000\r\n" + b"x" * 3000 + b"\r\n")
+        await asyncio.wait_for(greedy[0].readline(), 5)
+        greedy[1].write(b"PING\r\n")
+        (connection,) = served.listener.clients()
+        await eventually(lambda: connection._muted_until > 0)
+        served.listener._use = use_of(ClientQuotas())
+        assert await answered(*await served.connect(tls=False))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(greedy[0].readuntil(b"PING"), 0.2)
+        assert connection.overdue(loop_time() + 5, idle_s=1, command_s=1, stall_s=60) is None
+        served.close()
+
+
+def loop_time() -> float:
+    return asyncio.get_running_loop().time()

@@ -18,3 +18,6 @@ async def test_clients_and_jobs_are_counted(jobs: Jobs) -> None:
     assert metrics.gauges["jobs_clients"][1]() == 0
     assert metrics.counters["jobs_added"][1]() == 1
     waiting.cancel()
+    jobs.service.authentication.password = b"secret"
+    await jobs.ask("AUTH wrong")
+    assert metrics.counters["jobs_authentication_failures"][1]() == 1

@@ -32,12 +32,19 @@ def run(*arguments: str) -> Result:
         (("/a", "--bootstrap", "h:9", "--topic", "t", "--header", "x"), "key=value"),
         (("--zookeeper", "h:x"), "expected host:port"),
         (("--config", "x", "--metrics-listen", "h"), "--metrics-listen 'h': expected host:port"),
+        (("--config", "x", "--metrics-config", "m"), "--metrics-config goes with --metrics-listen"),
     ],
 )
 def test_an_invalid_command_line_is_a_usage_error(arguments: tuple[str, ...], why: str) -> None:
     result = run("run", *arguments)
     assert result.exit_code == 2
     assert why in " ".join(result.stderr.split())
+
+
+def test_metrics_that_others_could_read_are_refused() -> None:
+    result = run("run", "--config", "x", "--metrics-listen", "0.0.0.0:9404")
+    assert result.exit_code == 1
+    assert "users.location=FILE in --metrics-config" in " ".join(result.stderr.split())
 
 
 def test_a_missing_file_is_a_failure(tmp_path: Path) -> None:
