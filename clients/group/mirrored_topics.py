@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from qbus.errors import ErrorCode
 from qbus.wire import ApiKey
 from qbus.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -18,6 +19,8 @@ from ..types import ConfigKind, TopicDescription
 _SOURCE = "qbus.mirror.source"
 _FORMER_SOURCE = "qbus.mirror.former.source"
 _AT_A_TIME = 200
+_TOLD = {ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+"""Codes after which a topic exists."""
 
 
 class MirroredTopics:
@@ -53,7 +56,7 @@ class MirroredTopics:
     async def _sources(self, names: list[str]) -> Mapping[str, set[str]]:
         """Return which datacenters each topic mirrors or mirrored; deleted topics are absent.
 
-        Without that configuration, the prefix of the name counts.
+        Without that configuration, or where it may not be described, the prefix of the name counts.
         """
         request = DescribeConfigsRequest(
             resources=[
@@ -77,5 +80,5 @@ class MirroredTopics:
             result.resource_name: {entry.value or "" for entry in result.configs}
             or {result.resource_name.partition(".")[0]}
             for result in response.results
-            if not result.error_code
+            if result.error_code in _TOLD
         }

@@ -27,6 +27,7 @@ class Configured(FakeCluster):
         super().__init__()
         self.configs: dict[str, dict[str, str] | None] = {}
         self.described: list[str] = []
+        self.hidden: set[str] = set()
         self.have(configs)
 
     def have(self, configs: dict[str, dict[str, str] | None]) -> None:
@@ -45,7 +46,9 @@ class Configured(FakeCluster):
 
     def _result(self, name: str, keys: list[str]) -> DescribeConfigsResult:
         result = DescribeConfigsResult(error_message=None, resource_type=2, resource_name=name)
-        if name not in self.configs:
+        if name in self.hidden:
+            result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif name not in self.configs:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif (config := self.configs[name]) is not None:
             result.configs = [
@@ -105,6 +108,14 @@ async def test_a_topic_deleted_during_the_request_is_described_again() -> None:
 
 async def test_where_nothing_is_said_the_name_decides() -> None:
     cluster = Configured(orders=None, **{"a.orders": None, "clicks": None})
+    topics = wanted(cluster, "orders")
+    await topics.refresh()
+    assert topics.names == ("a.orders", "orders")
+
+
+async def test_where_nothing_may_be_described_the_name_decides() -> None:
+    cluster = Configured(orders={}, **{"a.orders": {SOURCE: "a"}, "clicks": {}})
+    cluster.hidden = {"a.orders"}
     topics = wanted(cluster, "orders")
     await topics.refresh()
     assert topics.names == ("a.orders", "orders")
