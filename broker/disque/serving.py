@@ -63,12 +63,17 @@ def use_of(quotas: ClientQuotas | None) -> Callable[[Client, int, int], float]:
         peer.principal = client.principal
         now = perf_counter()
         own = quotas.of_client(peer, client.name.decode("utf-8", "replace"), now)
-        owes_s = 0.0
-        for meter, size in ((own.produce, received), (own.fetch, sent)):
+        delay_s = 0.0
+        for kind, meter, size in (
+            (quotas.produce, own.produce, received),
+            (quotas.fetch, own.fetch, sent),
+        ):
             if meter is not None and size:
-                owes_s = max(owes_s, meter.charge(size, now))
-                meter.limit_debt(quotas.burst_s, now)
-        return min(owes_s, quotas.burst_s)
+                owes_s = meter.charge(size, now)
+                if owes_s > 0.0:
+                    kind.count_throttled(owes_s)
+                    delay_s = max(delay_s, owes_s)
+        return delay_s
 
     return use
 
