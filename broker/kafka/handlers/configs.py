@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qbus.config import BrokerConfig, Settings, ShareGroupConfig, TopicConfig
 from qbus.errors import ApiError, ErrorCode
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from ...broker import Broker
 
 _log = logging.getLogger(__name__)
+
+_DEAD_LETTERS: Final = ("errors.deadletterqueue.topic.name", "qbus.delay.dead.letter.topic")
+"""The keys of groups and topics that name where dead letters go."""
 
 
 class ResourceType(IntEnum):
@@ -93,11 +96,12 @@ async def alter(
             kind = resource_type(change.type)
             if kind is ResourceType.TOPIC:
                 context.authorize(Operation.ALTER_CONFIGS, topic_resource(change.name))
-                topics[place] = ConfigChange(change.name, partial(_edited_topic, change.edited))
+                edited = partial(_edited_topic, change.edited)
+                topics[place] = ConfigChange(change.name, _checked(context, edited))
             elif kind is ResourceType.GROUP:
                 context.authorize(Operation.ALTER_CONFIGS, group_resource(change.name))
                 edited = partial(change.edited, ShareGroupConfig)
-                groups[place] = ConfigChange(change.name, edited)
+                groups[place] = ConfigChange(change.name, _checked(context, edited))
             else:
                 context.authorize(Operation.ALTER_CONFIGS, CLUSTER)
                 name = broker_name(broker, change.name)
@@ -127,6 +131,35 @@ def _named(change: Change) -> str:
     if change.type == ResourceType.GROUP:
         return f"group {change.name!r}"
     return f"broker {change.name}" if change.name else "all brokers"
+
+
+def check_dead_letters(
+    context: RequestContext, config: Mapping[str, str | None], current: Mapping[str, str]
+) -> None:
+    """Check that the client may write where a configuration has the broker put dead letters.
+
+    Whoever may alter a group or a topic could otherwise have the broker write to any other topic.
+
+    Raises:
+        ApiError: TOPIC_AUTHORIZATION_FAILED.
+    """
+    for key in _DEAD_LETTERS:
+        name = config.get(key)
+        if name and name != current.get(key):
+            context.authorize(Operation.WRITE, topic_resource(name))
+
+
+def _checked(
+    context: RequestContext, edited: Callable[[Mapping[str, str]], dict[str, str]]
+) -> Callable[[Mapping[str, str]], dict[str, str]]:
+    """The same edit, if it sends dead letters nowhere that the client may not write to."""
+
+    def edit(current: Mapping[str, str]) -> dict[str, str]:
+        config = edited(current)
+        check_dead_letters(context, config, current)
+        return config
+
+    return edit
 
 
 def _edited_topic(edited: Edited, current: Mapping[str, str]) -> dict[str, str]:

@@ -27,6 +27,7 @@ from ...authorization import CLUSTER, Operation
 from ...authorization import topic as topic_resource
 from ...controller import NewTopic, TopicPlan
 from ..context import RequestContext
+from .configs import check_dead_letters
 
 if TYPE_CHECKING:
     from ...broker import Broker
@@ -55,6 +56,7 @@ async def handle(
                 resource = CLUSTER if may_create_all else topic_resource(topic.name)
                 context.authorize(Operation.CREATE, resource)
                 wanted = _to_create(topic)
+                check_dead_letters(context, wanted.config, {})
                 if not request.validate_only and topic.name not in broker.metadata.topics:
                     context.change_partitions(
                         partitions_of(broker, wanted),

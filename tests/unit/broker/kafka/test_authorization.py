@@ -1005,3 +1005,54 @@ async def test_an_authorized_client_sees_all_that_it_asks_for(broker: Broker) ->
     (found,) = response.topics
     expected = 1 << Operation.READ | 1 << Operation.WRITE | 1 << Operation.DESCRIBE
     assert found.topic_authorized_operations == expected
+
+
+# What the broker writes on behalf of a client
+
+DEAD = topic("dead-letters")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key"),
+    [
+        (32, "readers", "errors.deadletterqueue.topic.name"),
+        (2, "orders", "qbus.delay.dead.letter.topic"),
+    ],
+)
+async def test_dead_letters_go_nowhere_that_who_says_so_may_not_write_to(
+    broker: Broker, kind: int, name: str, key: str
+) -> None:
+    change = incremental_alter_configs.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[incremental_alter_configs.AlterableConfig(name=key, value="dead-letters")],
+    )
+    owner = (Operation.ALTER_CONFIGS, READERS if kind == 32 else ORDERS)
+    found = []
+    for allowed in ((owner,), (owner, (Operation.WRITE, DEAD)), (owner,)):
+        response = await ask(
+            broker,
+            Denying(*allowed),
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            1,
+            {"resources": [change]},
+        )
+        found.append(errors_in(response))
+    assert found == [{TOPIC_DENIED}, set(), set()]  # what is set already may be set again
+
+
+async def test_nor_do_those_of_a_new_topic(broker: Broker) -> None:
+    created = create_topics.CreatableTopic(
+        name="new-topic",
+        num_partitions=1,
+        replication_factor=1,
+        configs=[
+            create_topics.CreatableTopicConfig(
+                name="qbus.delay.dead.letter.topic", value="dead-letters"
+            )
+        ],
+    )
+    may = Denying((Operation.CREATE, CLUSTER))
+    response = await ask(broker, may, ApiKey.CREATE_TOPICS, 5, {"topics": [created]})
+    assert errors_in(response) == {TOPIC_DENIED}
+    assert "new-topic" not in broker.metadata.topics
