@@ -21,8 +21,9 @@ from .records import Record
 pytestmark = [pytest.mark.compat, pytest.mark.security]
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", CERTIFICATE)
-#: kcat's OAUTHBEARER makes unsigned tokens only.
-_CANNOT = {("kcat", "OAUTHBEARER")}
+#: kcat's OAUTHBEARER makes unsigned tokens only. The librdkafka that distributions build it with
+#: is older than 2.6.1, and its SCRAM returns a nonce that Apache Kafka 4 refuses as well.
+_CANNOT = {("kcat", one) for one in ("OAUTHBEARER", "SCRAM-SHA-256", "SCRAM-SHA-512")}
 #: Each client with one mechanism in every run, and with the others at night.
 _EVERY_RUN = {
     ("confluent-kafka", "PLAIN"),
@@ -34,7 +35,7 @@ _EVERY_RUN = {
     ("kafka-python", CERTIFICATE),
     ("aiokafka", "SCRAM-SHA-256"),
     ("aiokafka", "OAUTHBEARER"),
-    ("kcat", "SCRAM-SHA-256"),
+    ("kcat", "PLAIN"),
     ("kafkajs", "SCRAM-SHA-512"),
     ("java-client", "OAUTHBEARER"),
 }

@@ -118,7 +118,9 @@ def resident(pid: int) -> int:
 
 def _check(quiet: float, busy: float) -> None:
     """The machine is shared with the attackers: what is held is that nobody waits long."""
-    assert busy < max(20 * quiet, 0.05), f"{quiet * 1e3:.2f} ms, {busy * 1e3:.2f} ms when attacked"
+    told = f"95 % of the honest within {quiet * 1e3:.2f} ms, {busy * 1e3:.2f} ms when attacked"
+    print(told)
+    assert busy < max(20 * quiet, 0.05), told
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -173,7 +175,9 @@ def test_many_rules(scale: Scale, broker: SecuredBroker, honest: Honest) -> None
                 for number in range(first, min(first + 2_000, scale.rules))
             )
     busy = honest.latency()
-    assert busy < 3 * quiet + 0.002, f"{quiet * 1e3:.2f} ms, {busy * 1e3:.2f} ms with rules"
+    told = f"95 % within {quiet * 1e3:.2f} ms, {busy * 1e3:.2f} ms with {scale.rules} rules"
+    print(told)
+    assert busy < 3 * quiet + 0.002, told
 
 
 def _rule(number: int) -> Rule:

@@ -57,7 +57,9 @@ class Ways:
 
 
 def _asked(user: User) -> list[Command]:
-    return [one for one in COMMANDS if not one.only_refused or one.refusal(user.rules) is not None]
+    return [
+        one for one in COMMANDS if not one.only_refused or one.refusal(user.all_rules) is not None
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +77,10 @@ def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ways]:
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda one: one.words)
 def test_a_command(command: Command, ways: Ways) -> None:
     wrong = [
-        f"{user.name}: {got}, instead of {command.expected(user.rules)}"
+        f"{user.name}: {got}, instead of {command.expected(user.all_rules)}"
         for user in _USERS
         if (got := ways.replies[user.name].get(command.words)) is not None
-        and got != command.expected(user.rules)
+        and got != command.expected(user.all_rules)
     ]
     assert wrong == []
 
@@ -92,7 +94,9 @@ def test_commands_need_a_user(ways: Ways) -> None:
 
 def test_metrics_are_for_those_who_may_describe_the_cluster(ways: Ways) -> None:
     need = Need.parse(METRICS_NEED)
-    wanted = {user.name: 200 if is_allowed(user.rules, THIS_HOST, need) else 403 for user in _USERS}
+    wanted = {
+        user.name: 200 if is_allowed(user.all_rules, THIS_HOST, need) else 403 for user in _USERS
+    }
     # A few of each: passwords are slow to check, on purpose.
     asked = [user for user in _USERS if user.name.startswith(("cluster-describe", "nothing"))]
     asked += [user for user in _USERS if user.name.startswith("topic-read")]

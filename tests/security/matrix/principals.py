@@ -7,7 +7,17 @@ ones may also do everything in the *lobby*: what a request needs besides that wh
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from .rules import ANYTHING, CLUSTER_NAME, OPERATIONS, Kind, Operation, Pattern, Permission, Rule
+from .rules import (
+    ANYTHING,
+    CLUSTER_NAME,
+    EVERYBODY,
+    OPERATIONS,
+    Kind,
+    Operation,
+    Pattern,
+    Permission,
+    Rule,
+)
 
 THIS_HOST: Final = "127.0.0.1"
 OTHER_HOST: Final = "10.9.9.9"
@@ -38,12 +48,24 @@ VAULT: Final = {
 """What exists, and no rule names."""
 
 
+OF_EVERYBODY: Final = (
+    Rule(Permission.ALLOW, Operation.READ, Kind.TOPIC, "plaza", principal=EVERYBODY),
+    Rule(Permission.DENY, Operation.ALL, Kind.TOPIC, "closed", principal=EVERYBODY),
+)
+"""Rules about all users: these topics do not exist."""
+
+
 class User(NamedTuple):
     """One who asks, and the rules about it."""
 
     name: str
     rules: tuple[Rule, ...]
     is_bare: bool = False  # without the lobby
+
+    @property
+    def all_rules(self) -> tuple[Rule, ...]:
+        """Those and what is said of everybody."""
+        return (*self.rules, *OF_EVERYBODY)
 
     @property
     def principal(self) -> str:
@@ -56,7 +78,8 @@ class User(NamedTuple):
         return f"matrix-secret-of-{self.name}"
 
 
-def _everything() -> Iterator[Rule]:
+def everything() -> Iterator[Rule]:
+    """Rules that allow everything."""
     for kind in Kind:
         name = CLUSTER_NAME if kind is Kind.CLUSTER else ANYTHING
         yield Rule(Permission.ALLOW, Operation.ALL, kind, name)
@@ -75,21 +98,21 @@ def _literal(
 
 def _ways(operation: Operation, kind: Kind) -> Iterator[tuple[str, tuple[Rule, ...]]]:
     """Every kind of rule about an operation; those that deny are of somebody who may all else."""
-    allow, deny, everything = Permission.ALLOW, Permission.DENY, tuple(_everything())
+    allow, deny, all_else = Permission.ALLOW, Permission.DENY, tuple(everything())
     yield "allow", _literal(allow, operation, kind)
     yield "this-host", _literal(allow, operation, kind, THIS_HOST)
     yield "other-host", _literal(allow, operation, kind, OTHER_HOST)
-    yield "deny", (*everything, *_literal(deny, operation, kind))
-    yield "deny-other-host", (*everything, *_literal(deny, operation, kind, OTHER_HOST))
+    yield "deny", (*all_else, *_literal(deny, operation, kind))
+    yield "deny-other-host", (*all_else, *_literal(deny, operation, kind, OTHER_HOST))
     if kind is not Kind.CLUSTER:
         prefix = PREFIXES[kind]
         yield "prefix", (Rule(allow, operation, kind, prefix, Pattern.PREFIXED),)
         yield (
             "deny-prefix",
-            (*everything, Rule(deny, operation, kind, prefix, Pattern.PREFIXED)),
+            (*all_else, Rule(deny, operation, kind, prefix, Pattern.PREFIXED)),
         )
         yield "wildcard", (Rule(allow, operation, kind, ANYTHING),)
-        yield "deny-wildcard", (*everything, Rule(deny, operation, kind, ANYTHING))
+        yield "deny-wildcard", (*all_else, Rule(deny, operation, kind, ANYTHING))
 
 
 def operations(kind: Kind) -> Iterator[Operation]:

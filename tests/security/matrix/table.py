@@ -143,6 +143,18 @@ RECORD_ROWS: Final = (
         then=("responses[nobodys].partitions UNKNOWN_TOPIC_ID",),
     ),
     Row(
+        *("FETCH", 12, "from a topic that everybody may read"),
+        _fetch("plaza"),
+        (Check("READ topic plaza", f"responses[plaza].partitions {T}"),),
+        ("responses[plaza].partitions UNKNOWN_TOPIC_OR_PARTITION",),
+    ),
+    Row(
+        *("FETCH", 12, "from a topic that nobody may read"),
+        _fetch("closed"),
+        (Check("READ topic closed", f"responses[closed].partitions {T}"),),
+        ("responses[closed].partitions UNKNOWN_TOPIC_OR_PARTITION",),
+    ),
+    Row(
         *("FETCH", 12, "as a follower, of a topic that does not exist"),
         _fetch("orders-absent", replica_id=2),
         (Check("CLUSTER_ACTION cluster", f"responses[orders-absent].partitions {T}"),),

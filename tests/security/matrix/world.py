@@ -17,9 +17,9 @@ from tests.support.ports import free_port
 from tests.support.server_process import ServerProcess
 
 from .answers import Ids, answer, build, request_frame
-from .principals import LOBBY, THIS_HOST, USERS, VAULT, User
+from .principals import LOBBY, OF_EVERYBODY, THIS_HOST, USERS, VAULT, User
 from .row import Answer, Row
-from .rules import Kind, Rule
+from .rules import EVERYBODY, Kind, Rule
 
 remember("matrix-secret-of", "of the matrix")
 
@@ -92,6 +92,13 @@ class World(ABC):
                     found[row.label] = answer(row, data, self.ids)
         return found
 
+    def answered(self, client: SaslClient, rows: Iterable[Row]) -> dict[str, Answer]:
+        """What somebody who is connected is answered."""
+        rows = list(rows)
+        frames = [request_frame(row, self.ids) for row in rows]
+        answers = zip(rows, client.ask_all(frames), strict=True)
+        return {row.label: answer(row, data, self.ids) for row, data in answers}
+
     def responses(self, user: User, rows: Iterable[Row]) -> list[Any]:
         """What a user is answered to each row, as it is; its connection must stay open."""
         rows = list(rows)
@@ -110,6 +117,7 @@ class World(ABC):
         for name in _TRANSACTIONS:
             admin.begin(name)
         self._make_users(admin)
+        admin.allow([(EVERYBODY, rule) for rule in OF_EVERYBODY])
         admin.allow([(user.principal, rule) for user in self.users for rule in user.rules])
         self._wait_for_rules()
 
@@ -122,7 +130,7 @@ class World(ABC):
         topics = {"topics": [{"name": "lobby"}], "allow_auto_topic_creation": False}
         row = Row("METADATA", 8, "of a topic", topics)
         deadline = time.monotonic() + 30
-        while self.answers(user, [row])[row.label] - row.expected(user.rules, THIS_HOST):
+        while self.answers(user, [row])[row.label] - row.expected(user.all_rules, THIS_HOST):
             assert time.monotonic() < deadline, "the rules are not in force"
             time.sleep(0.05)
 
