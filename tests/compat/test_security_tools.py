@@ -87,6 +87,7 @@ def tools(broker: SecuredBroker, tmp_path: Path) -> Tools:
     return Tools(broker.bootstrap(security), security, tmp_path)
 
 
+@pytest.mark.nightly
 def test_kafka_acls(tools: Tools, someone: Someone) -> None:
     """``kafka-acls``: rules are added, listed as they were, and removed."""
     about = ("--topic", f"{someone.topic}-", "--resource-pattern-type", "prefixed")
@@ -121,6 +122,7 @@ def test_kafka_acls_for_producers_and_consumers(tools: Tools, someone: Someone) 
         assert f"operation={operation}" in listed
 
 
+@pytest.mark.nightly
 def test_kafka_configs_makes_users(broker: SecuredBroker, tools: Tools) -> None:
     """``kafka-configs`` makes, shows and removes SCRAM credentials."""
     password = known_secret("of-a-user-made-by-kafka-configs")

@@ -26,14 +26,14 @@ from .secured import ADMIN, HOST, SecuredBroker
 
 pytestmark = pytest.mark.security
 
-_SESSION_MS = 2_000
+_SESSION_MS = 1_500
 _SOON = 10.0
 """Seconds within which every change must have arrived; it mostly takes less than one."""
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    """A broker whose sessions last two seconds."""
+    """A broker whose sessions are short."""
     settings = {"connections.max.reauth.ms": str(_SESSION_MS)}
     with SecuredBroker(tmp_path_factory.mktemp("running"), settings) as made:
         yield made
@@ -130,6 +130,7 @@ def test_a_new_certificate_is_shown_without_a_restart(
     assert set(running.send_for(someone.topic, 1.0)) == {0}
 
 
+@pytest.mark.nightly
 def test_a_certificate_that_cannot_be_read_leaves_the_old_one(broker: SecuredBroker) -> None:
     before = _serial(broker)
     path = broker.authority.directory / "broker.pem"
@@ -142,6 +143,7 @@ def test_a_certificate_that_cannot_be_read_leaves_the_old_one(broker: SecuredBro
         path.write_bytes(good)
 
 
+@pytest.mark.nightly
 def test_a_changed_password_ends_what_the_old_one_began(
     broker: SecuredBroker, someone: Someone
 ) -> None:
@@ -158,6 +160,7 @@ def test_a_changed_password_ends_what_the_old_one_began(
     assert ck.KafkaError._AUTHENTICATION in running.errors
 
 
+@pytest.mark.nightly
 def test_a_removed_user_is_nobody(broker: SecuredBroker, someone: Someone) -> None:
     running = Producing(broker, someone.security("PLAIN"))
     assert running.send(someone.topic) == 0
@@ -199,10 +202,10 @@ def test_a_consumer_gets_nothing_more_that_it_may_not_read(
         assert consumer.poll(1.0) is None
         someone.take_away(Kind.TOPIC, someone.topic)
         someone.allow(Kind.TOPIC, someone.topic, Operation.WRITE)
-        time.sleep(1.0)
+        time.sleep(0.5)
         producer = Producing(broker, security)
         wait_until(lambda: producer.send(someone.topic) == 0, "the right to write", _SOON)
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + 1
         while time.monotonic() < deadline:
             message = consumer.poll(0.2)
             assert message is None or message.error() is not None, "a record came"
@@ -210,7 +213,14 @@ def test_a_consumer_gets_nothing_more_that_it_may_not_read(
         consumer.close()
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        "SCRAM-SHA-512",
+        pytest.param("PLAIN", marks=pytest.mark.nightly),
+        pytest.param("OAUTHBEARER", marks=pytest.mark.nightly),
+    ],
+)
 def test_clients_authenticate_anew_without_losing_anything(
     mechanism: str, broker: SecuredBroker, someone: Someone
 ) -> None:
@@ -219,6 +229,7 @@ def test_clients_authenticate_anew_without_losing_anything(
     assert ck.KafkaError._AUTHENTICATION not in running.errors
 
 
+@pytest.mark.nightly
 def test_javas_client_authenticates_anew(broker: SecuredBroker, someone: Someone) -> None:
     skip_because_of(JavaClient.missing())
     security = someone.security("SCRAM-SHA-256")
@@ -254,6 +265,7 @@ def test_a_session_is_renewed_by_the_same_user_alone(
             client.authenticate(other.name, other.password)
 
 
+@pytest.mark.nightly
 def test_a_session_ends_with_its_token(broker: SecuredBroker, someone: Someone) -> None:
     """The token is shorter than what the broker would allow."""
     security = someone.security("OAUTHBEARER")
