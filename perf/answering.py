@@ -31,6 +31,8 @@ class Nowhere:
     """A transport that takes everything."""
 
     fd = -1
+    pending = 0
+    unsent = 0
 
     def receive_into(self, _buffer: memoryview) -> int:
         """Nothing comes."""
@@ -47,6 +49,9 @@ class Nowhere:
     def send_file(self, _fd: int, _position: int, count: int) -> int:
         """Take a region of a file, unread."""
         return count
+
+    def flush(self) -> None:
+        """There is nothing to send."""
 
     def close(self) -> None:
         """There is nothing to close."""
