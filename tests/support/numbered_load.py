@@ -1,6 +1,7 @@
 """Numbered records in a topic that is written all the time, and all of them out of it again."""
 
 import threading
+from collections.abc import Mapping
 
 import confluent_kafka as ck
 
@@ -11,8 +12,14 @@ from .waiting import wait_until
 class Load(threading.Thread):
     """Produces numbered records with acks=all, one after the other, and remembers what failed."""
 
-    def __init__(self, bootstrap: str, topic: str, pause: float = 0.005) -> None:
-        """``pause``: seconds from one record to the next."""
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        pause: float = 0.005,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """``pause``: seconds from one record to the next. ``properties``: how it connects."""
         super().__init__(daemon=True)
         self._topic = topic
         self._pause = pause
@@ -23,6 +30,7 @@ class Load(threading.Thread):
                 "delivery.timeout.ms": int(PATIENCE * 1000),
                 "topic.metadata.refresh.interval.ms": 1000,
                 "log_level": 2,
+                **(properties or {}),
             }
         )
         self._stopping = threading.Event()
@@ -50,9 +58,16 @@ class Load(threading.Thread):
         assert not self.is_alive()
 
 
-def read_all(bootstrap: str, topic: str, count: int) -> list[int]:
+def read_all(
+    bootstrap: str, topic: str, count: int, properties: Mapping[str, str] | None = None
+) -> list[int]:
     consumer = ck.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "auto.offset.reset": "earliest",
+            **(properties or {}),
+        }
     )
     consumer.subscribe([topic])
     found: list[int] = []

@@ -104,3 +104,20 @@ def test_ten_minutes(reader: Reader) -> None:
     (told,) = (text for line, text in said.items() if line.startswith("tail"))
     assert told.count("\n") == 3
     assert not any("battery" in text or "tr0ub4dor" in text for text in said.values())
+
+
+def test_the_python_of_the_page_about_clients(reader: Reader) -> None:
+    reader.type("qbus context use secure --command-config ./secure/client.properties")
+    reader.type("qbus topic create orders")
+    reader.type("qbus user add alice --password 'pass word' --save alice.properties")
+    reader.type("qbus acl add --principal User:alice --producer --topic orders")
+    reader.environment["ALICE_PASSWORD"] = "pass word"
+    page = (ROOT / "docs" / "security-clients.md").read_text()
+    blocks = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    programs = [block for block in blocks if "Producer" in block]
+    assert len(programs) == 4, "two ways of the SDK, and two other clients"
+    for number, program in enumerate(programs):
+        file = reader.directory / f"program_{number}.py"
+        file.write_text(program.replace("127.0.0.1:9092", f"127.0.0.1:{reader.port}"))
+        reader.type(f"python {file}")
+    assert reader.type("qbus consume orders --exit-at-end").count("hello\n") == len(programs)
