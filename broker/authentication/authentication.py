@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qbus.clock import Clock
@@ -128,8 +129,10 @@ class Authentication:
         Raises:
             CloseConnection: such a request is not answered now.
         """
-        now = asyncio.get_running_loop().time()
-        is_expired = peer.expires_at is not None and now >= peer.expires_at
+        known, expires_at = peer.authentication, peer.expires_at
+        is_expired = expires_at is not None and monotonic() >= expires_at
+        if not is_expired and isinstance(known, SaslSession) and known.is_open:
+            return None  # what nearly all requests of long sessions are
         session = self._session(peer)
         if session is None:
             if is_expired:
@@ -157,7 +160,7 @@ class Authentication:
         session = self._session(peer)
         if session is None:
             return Choice.TOO_SOON
-        now = asyncio.get_running_loop().time()
+        now = monotonic()
         choice = session.choose(mechanism, has_headers=has_headers, now=now)
         if choice is Choice.TAKEN:
             session.exchange = self._exchange(peer, mechanism)
@@ -195,7 +198,7 @@ class Authentication:
         except AuthenticationError as error:
             reason = str(error)
             if not isinstance(error, Unchecked):
-                self.attempts.failed(peer.host, asyncio.get_running_loop().time())
+                self.attempts.failed(peer.host, monotonic())
             self._tell_failure(peer, session, reason, exchange.claimed)
             session.fail()
             if isinstance(error, Overloaded):  # clients try again after that, and after no failure
@@ -278,7 +281,7 @@ class Authentication:
         return PlainExchange(check)
 
     def _may_try(self, host: str, user: str) -> bool:
-        return self.attempts.may_try(host, user, asyncio.get_running_loop().time())
+        return self.attempts.may_try(host, user, monotonic())
 
     async def _check_password(
         self, host: str, user: str, password: str, *, counts: bool = True
@@ -297,19 +300,18 @@ class Authentication:
         except TooManyWaiting:
             raise Overloaded from None
         if counts and not is_right:
-            self.attempts.failed(host, asyncio.get_running_loop().time())
+            self.attempts.failed(host, monotonic())
         if counts and is_right:
             self.attempts.succeeded(host, user)
         return is_right
 
     def _admit(self, peer: Peer, session: SaslSession, identity: Identity) -> int:
         """Let an authenticated client in; return how long its session lasts, in milliseconds."""
-        loop = asyncio.get_running_loop()
         _, max_ms = self._listener(peer.listener.name)
         lifetime = lifetime_ms(identity, max_ms, self._clock.time_ms() / 1000)
         limits = [session.outer_limit] if session.outer_limit is not None else []
         if lifetime:
-            limits.append(loop.time() + lifetime / 1000)
+            limits.append(monotonic() + lifetime / 1000)
         peer.expires_at = min(limits, default=None)
         peer.principal = Principal("User", identity.name)
         peer.is_authenticated = True
@@ -363,7 +365,7 @@ class Authentication:
 
     def _warn(self, outcome: Outcome) -> None:
         """Log failures, but not each of many."""
-        now = asyncio.get_running_loop().time()
+        now = monotonic()
         if now < self._next_warning_at:
             self._untold += 1
             return

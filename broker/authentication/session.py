@@ -76,6 +76,11 @@ class SaslSession:
         self.release = _nothing
 
     @property
+    def is_open(self) -> bool:
+        """Whether the client is authenticated, and may ask for anything until its session ends."""
+        return self.phase is Phase.DONE and not self.is_revoked
+
+    @property
     def purpose(self) -> str:
         """What is going on, for messages."""
         return "authentication" if self.former is None else "re-authentication"
