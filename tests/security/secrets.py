@@ -56,10 +56,12 @@ def hits(text: str | bytes, where: str) -> list[str]:
 
 
 def in_report(report: pytest.TestReport) -> list[str]:
-    """The secrets in what a test has left behind."""
+    """The secrets in what a test has left behind: in its traceback, and at its end in all else."""
     if not _forms:
         return []
     found = hits(report.longreprtext, "the traceback")
+    if report.when != "teardown":
+        return found
     for title, text in report.sections:
         found += hits(text, title)
     for server in list(ServerProcess.instances):

@@ -1,7 +1,7 @@
 """No secret is told: a broker that logs everything is given passwords, salts, tokens and keys.
 
 They come as they should, and as they should not: wrong, cut off, in the wrong place. Then all is
-read that a broker writes, shows or answers. Its log is searched after every test, as of all servers.
+read that a broker writes, shows or answers. Its log is searched after every test, as all logs are.
 """
 
 import base64
