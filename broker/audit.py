@@ -174,7 +174,10 @@ class AuditLog:
             self._ready.notify()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
-        self._file.close()
+        if self._thread.is_alive():  # it still has the file
+            _log.error("%s does not end: its disk takes nothing", self._name)
+        else:
+            self._file.close()
 
     # Events
 

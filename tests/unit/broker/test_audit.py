@@ -234,6 +234,20 @@ def test_what_the_lean_way_leaves_to_be_recorded_is_recorded(disk: Disk) -> None
     assert not log.is_due()
 
 
+def test_a_disk_that_hangs_does_not_keep_a_broker_from_stopping(
+    disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = AuditLog(disk)
+    log.start()
+    disk.free.clear()
+    log.administration(caller(), "a", "b")
+    assert disk.reached.wait(10)
+    log.close(timeout_s=0.01)
+    assert "does not end" in caplog.text
+    disk.free.set()
+    log.close()
+
+
 def test_a_path_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
     log = AuditLog(AuditFile(tmp_path, AuditLimits()))
     with pytest.raises(ConfigError, match=r"qbus\.audit\.log\.path.*directory"):
