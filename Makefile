@@ -5,6 +5,7 @@
 #   WORKERS=2           how many processes `make test` runs tests in (0: in its own)
 
 BIN := .venv/bin
+SUPPLY := build/supply/bin
 WORKERS ?= 2
 LINTED := . qbus/broker/ qbus/clients/ qbus/agent/
 PACKAGING := setup.cfg pyproject.toml setup.py $(wildcard qbus/records/_*.p[xy]*)
@@ -37,14 +38,14 @@ compile: .venv/.run-ready  ## compile the broker's hot modules anew: changed one
 docs: .venv/.dev-ready  ## write those parts of the documentation anew that are made from the code
 	@$(BIN)/python -m tests.unit.docs.generated
 
-lock: .venv/.supply-ready  ## pin every package with hashes in requirements/; ARGS=--upgrade takes newer ones
-	@$(BIN)/python .ci/lock $(ARGS)
+lock: build/supply/.ready  ## pin every package with hashes in requirements/; ARGS=--upgrade takes newer ones
+	@$(SUPPLY)/python .ci/lock $(ARGS)
 
-sbom: .venv/.supply-ready  ## write dist/qbus-sbom.json, the bill of what Qbus runs with (CycloneDX)
-	@$(BIN)/python .ci/sbom
+sbom: build/supply/.ready  ## write dist/qbus-sbom.json, the bill of what Qbus runs with (CycloneDX)
+	@$(SUPPLY)/python .ci/sbom
 
-audit: .venv/.supply-ready  ## look for known weaknesses of the pinned packages
-	@$(BIN)/pip-audit --strict --require-hashes --disable-pip $(addprefix --requirement ,$(wildcard requirements/*.txt))
+audit: build/supply/.ready  ## look for known weaknesses of the pinned packages; ARGS='-s osv' asks elsewhere
+	@$(SUPPLY)/pip-audit --strict --require-hashes --disable-pip $(addprefix --requirement ,$(wildcard requirements/*.txt)) $(ARGS)
 
 clean:  ## remove .venv, caches and build results
 	rm -rf qbus/_compiled qbus/records/*.c qbus/wire/*.c qbus/*/*.so .venv build dist *.egg-info .*_cache .hypothesis
@@ -58,6 +59,8 @@ clean:  ## remove .venv, caches and build results
 	@.ci/venv test,check
 	@touch $@ .venv/.run-ready
 
-.venv/.supply-ready: $(PACKAGING)
-	@.ci/venv supply
-	@touch $@ .venv/.run-ready
+# The tools about packages, locked like the packages.
+build/supply/.ready: requirements/supply.txt
+	@python3 -m venv --clear build/supply
+	@$(SUPPLY)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@

@@ -1,11 +1,14 @@
 """Chooses a broker's metadata store: ZooKeeper where configured, else a file, served or not."""
 
+import logging
 import socket
 from pathlib import Path
 
 from qbus.config import BrokerConfig
 from qbus.metadata import EmbeddedStore, MetadataStore
 from qbus.metadata.served import ServedStore
+
+_log = logging.getLogger(__name__)
 
 STORE_FILE = "metadata.db"
 
@@ -28,6 +31,12 @@ def metadata_store(config: BrokerConfig, stream: socket.socket | None = None) ->
         return embedded_store(config) if stream is None else ServedStore(stream)
     from qbus.metadata.zookeeper.store import ZooKeeperStore  # noqa: PLC0415 - kazoo is optional
 
+    if config.authenticates and not config.zookeeper_set_acl:
+        _log.warning(
+            "whoever reaches ZooKeeper at %s can read and change users, rules and all other"
+            " metadata: state zookeeper.digest and zookeeper.set.acl=true",
+            address,
+        )
     session, connection = (
         config.zookeeper_session_timeout_ms,
         config.zookeeper_connection_timeout_ms,

@@ -26,7 +26,7 @@ def names(requirements: str) -> set[str]:
     return {re.sub(r"[-_.]+", "-", name).lower() for name in found}
 
 
-@pytest.mark.parametrize("name", [*LOCKS, "build"])
+@pytest.mark.parametrize("name", [*LOCKS, "build", "supply"])
 def test_every_package_has_one_version_and_hashes(name: str) -> None:
     text = lock(name)
     entries = re.split(r"\n(?=\S)", text)[1:]
@@ -36,7 +36,7 @@ def test_every_package_has_one_version_and_hashes(name: str) -> None:
         assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry), entry[:80]
 
 
-@pytest.mark.parametrize("name", [*LOCKS, "build"])
+@pytest.mark.parametrize("name", [*LOCKS, "build", "supply"])
 def test_no_index_is_named(name: str) -> None:
     assert not re.search(r"://|--index-url|--extra-index|--find-links|@ file", lock(name))
 
@@ -50,6 +50,13 @@ def test_all_that_setup_asks_for_is_locked(name: str, extras: tuple[str, ...]) -
         asked |= names(config["options.extras_require"][extra])
     missing = asked - set(_PINNED.findall(lock(name)))
     assert not missing, "make lock"
+
+
+def test_the_tools_about_packages_are_locked() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    asked = names(config["options.extras_require"]["supply"])
+    assert asked <= set(_PINNED.findall(lock("supply")))
 
 
 def test_what_wheels_are_built_with_is_locked() -> None:
