@@ -97,6 +97,8 @@ class PasswordChecker:
             self._under_way[digest] = outcome
             outcome.add_done_callback(lambda _: self._under_way.pop(digest, None))
         is_right = await asyncio.shield(outcome)
+        if self._digest(user, password) != digest:
+            return False  # the credential was changed or removed meanwhile
         if is_right:
             self._known[digest] = None
             if len(self._known) > _MAX_REMEMBERED:

@@ -153,7 +153,10 @@ class ScramServer:
     """
 
     def __init__(self, mechanism: ScramMechanism, lookup: Lookup, nonce: str | None = None) -> None:
-        """``lookup`` never fails: it returns a credential that nothing fits for unknown users."""
+        """``lookup`` never fails: it returns a credential that nothing fits for unknown users.
+
+        It is asked again at the end: a client may take its time for the proof.
+        """
         self.username = ""
         self.is_complete = False
         self._mechanism = mechanism
@@ -216,6 +219,8 @@ class ScramServer:
         proof = _from_base64(last[2:])
         if len(proof) != len(credential.stored_key):
             raise AuthenticationError("the SCRAM client-final message has a proof of another size")
+        if self._lookup(self.username) != credential:
+            raise AuthenticationError("the credential was changed or removed meanwhile")
         message = f"{self._transcript},{without_proof}".encode()
         mechanism = self._mechanism
         signature = mechanism.sign(credential.stored_key, message)

@@ -233,6 +233,17 @@ def test_a_server_refuses_last_messages(change: tuple[bytes, bytes]) -> None:
         side.step(to_final(server()))
 
 
+def test_a_credential_that_is_removed_meanwhile_lets_nobody_in() -> None:
+    known = {"user": PENCIL}
+    gone = ScramCredential(SALT, bytes(32), bytes(32), 4096)
+    side = ScramServer(SHA_256, lambda name: known.get(name, gone), SERVER_NONCE)
+    final = to_final(side)
+    del known["user"]
+    with pytest.raises(AuthenticationError, match="meanwhile"):
+        side.step(final)
+    assert not side.is_complete
+
+
 def test_a_proof_cannot_be_sent_again() -> None:
     recorded = to_final(server())
     side = server(nonce="another")

@@ -90,6 +90,16 @@ async def test_what_was_right_is_remembered_until_the_credential_changes(
     assert checker.remembers("alice", "secret")
 
 
+async def test_a_credential_that_is_removed_meanwhile_lets_nobody_in(
+    checker: PasswordChecker, credentials: Credentials
+) -> None:
+    checking = asyncio.ensure_future(checker.check("alice", "secret", HERE))
+    await asyncio.sleep(0)
+    credentials.put("alice", {})
+    assert not await checking
+    assert not checker.remembers("alice", "secret")
+
+
 async def test_nothing_remembered_has_the_password(checker: PasswordChecker) -> None:
     await checker.check("alice", "secret", HERE)
     assert "secret" not in repr(vars(checker))
