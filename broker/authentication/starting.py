@@ -1,7 +1,9 @@
 """How a broker's authentication is put together at the start."""
 
+import asyncio
 import secrets
 from base64 import b64decode, b64encode
+from contextlib import suppress
 from typing import Final
 
 from qbus.clock import Clock
@@ -15,12 +17,13 @@ from ..metadata.cache import MetadataCache
 from .authentication import Authentication
 
 _SECRET_BYTES: Final = 32
+_KEYS_S: Final = 3.0
 
 
 async def start_authentication(
     config: BrokerConfig, clock: Clock, store: MetadataStore, metadata: MetadataCache
 ) -> Authentication:
-    """Return what knows the users; the keys of tokens are read already, if they can be.
+    """Return what knows the users; the keys of tokens are read already, if they can be soon.
 
     Raises:
         ConfigError: settings of OAUTHBEARER are missing.
@@ -43,7 +46,8 @@ async def start_authentication(
         tokens = token_services(config, frozenset([user] if user else []))
     authentication = Authentication(config, clock, metadata, credentials, tokens)
     if authentication.takes_tokens:
-        await authentication.look_after_tokens()
+        with suppress(TimeoutError):  # the reading goes on meanwhile, and tells of its failure
+            await asyncio.wait_for(authentication.look_after_tokens(), _KEYS_S)
     return authentication
 
 

@@ -1,10 +1,12 @@
 """What a broker's authentication starts with."""
 
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from qbus.broker.authentication import key_set, starting
 from qbus.broker.authentication.starting import cluster_secret, start_authentication
 from qbus.broker.metadata.cache import MetadataCache
 from qbus.clock import SystemClock
@@ -66,4 +68,32 @@ async def test_nothing_is_stored_where_nobody_authenticates(store: MetadataStore
     await cache.start()
     (await start_authentication(config, SystemClock(), store, cache)).close()
     assert await store.get(CLUSTER_SECRET) is None
+    await cache.close()
+
+
+async def test_an_issuer_that_does_not_answer_does_not_hold_up_the_start(
+    store: MetadataStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = threading.Event()
+
+    def fetch(_url: str) -> bytes:
+        answered.wait(10)
+        return b""
+
+    monkeypatch.setattr(starting, "_KEYS_S", 0.01)
+    monkeypatch.setattr(key_set, "fetch", fetch)
+    config = BrokerConfig(
+        {
+            **SASL,
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER",
+            "sasl.oauthbearer.jwks.endpoint.url": "https://issuer.example/keys",
+            "sasl.oauthbearer.expected.audience": "qbus",
+        }
+    )
+    cache = MetadataCache(store, config)
+    await cache.start()
+    made = await start_authentication(config, SystemClock(), store, cache)
+    assert made.takes_tokens
+    answered.set()
+    made.close()
     await cache.close()
