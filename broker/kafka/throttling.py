@@ -9,7 +9,9 @@ the same. Every kind of quota has its way to count:
 - fetch: the bytes of the answer. While the quota is overdrawn the answer is empty, as Kafka's; else
   it brings at most what may be used at once, or what may be used in one window.
 - request time (KIP-124): the time that the event loop works at a request, in percent of one core.
-  The client is slowed down for at most one window, so that heartbeats go on.
+  The client is slowed down for at most one window, so that heartbeats go on. Requests of other
+  connections that share the quota wait for it to be paid, for some seconds at most: else many
+  connections would each have a request for nothing.
 - changes of topics (KIP-599): partitions created and deleted. Versions that know of it are refused
   with THROTTLING_QUOTA_EXCEEDED while the quota is overdrawn; earlier ones are only slowed down.
 
@@ -32,6 +34,9 @@ from ..quotas import ClientQuotas, ConnectionQuotas, Meter
 LONGEST_HOLD_S: Final = 30.0
 """For how much of a debt a new connection's produce stands in line; for more it waits to do so."""
 
+LONGEST_HOLD_FOR_TIME_S: Final = 10.0
+"""How long a request waits, at most, for time that others of its quota use up."""
+
 UNLIMITED: Final = 2**31 - 1
 
 _PREFIX: Final = 4  # the length of a frame, which counts as well
@@ -50,6 +55,14 @@ _SHARE_FETCH: Final = ApiKey.SHARE_FETCH.value
 _PRODUCED_THROTTLE: Final = -5
 _FETCHED_THROTTLE: Final = 9
 
+# What keeps a member in its group: it is counted, and never waits for others.
+_HEARTBEATS: Final = frozenset(
+    {
+        ApiKey.HEARTBEAT.value,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT.value,
+        ApiKey.SHARE_GROUP_HEARTBEAT.value,
+    }
+)
 _UNCOUNTED: Final = frozenset(
     {
         17,  # SaslHandshake
@@ -73,28 +86,44 @@ def begin_charge(
         WireError: it has no header.
     """
     of = quotas.of(peer, frame, now)
-    if of.is_unlimited:
-        return None
     key = frame[0] << 8 | frame[1]
-    throttle_s = 0.0
-    if key == _PRODUCE:
-        produce = of.produce
-        if produce is not None:
-            throttle_s = _charge_produce(quotas, of, produce, len(frame) + _PREFIX, now)
-            if throttle_s > 0.0:
-                quotas.produce.count_throttled(throttle_s)
-                peer.mute(throttle_s)
-        if throttle_s == 0.0 and of.request is None:
-            return None
-    elif key == _FETCH:
-        if of.fetch is None and of.request is None:
-            return None
-    elif key in _UNCOUNTED:
+    if of.is_unlimited or (key > _FETCH and key in _UNCOUNTED):
         return None
-    elif key == _SHARE_FETCH and of.fetch is not None and of.fetch.owes_s(now) > 0.0:
+    if of.request is not None and key not in _HEARTBEATS:
+        _wait_for_time(of, of.request, now)
+    if key == _PRODUCE:
+        return _begin_produce(quotas, of, peer, len(frame) + _PREFIX, now)
+    if key == _FETCH and of.fetch is None and of.request is None:
+        return None
+    if key == _SHARE_FETCH and of.fetch is not None and of.fetch.owes_s(now) > 0.0:
         # It brings acknowledgements, too, so it cannot be answered empty.
         raise HoldRequest(min(of.fetch.owes_s(now), LONGEST_HOLD_S))
-    return Charge(quotas, of, peer, key, throttle_s, now)
+    return Charge(quotas, of, peer, key, 0.0, now)
+
+
+def _begin_produce(
+    quotas: ClientQuotas, of: ConnectionQuotas, peer: Peer, size: int, now: float
+) -> "Charge | None":
+    throttle_s = 0.0
+    if of.produce is not None:
+        throttle_s = _charge_produce(quotas, of, of.produce, size, now)
+        if throttle_s > 0.0:
+            quotas.produce.count_throttled(throttle_s)
+            peer.mute(throttle_s)
+    if throttle_s == 0.0 and of.request is None:
+        return None
+    return Charge(quotas, of, peer, _PRODUCE, throttle_s, now)
+
+
+def _wait_for_time(of: ConnectionQuotas, request: Meter, now: float) -> None:
+    """Hold a request while others have used up the time that its sender shares with them."""
+    owes_s = request.owes_s(now)
+    if owes_s > 0.0:
+        if of.held_since == 0.0:
+            of.held_since = now
+        if now - of.held_since < LONGEST_HOLD_FOR_TIME_S:
+            raise HoldRequest(owes_s)
+    of.held_since = 0.0
 
 
 def _charge_produce(

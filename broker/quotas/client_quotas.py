@@ -126,12 +126,14 @@ class ConnectionQuotas:
     ``is_unlimited``: there is nothing to count.
     ``is_produce_known``: a produce of this connection was let through before.
     ``is_prepaid``: the produce that waits in the connection was counted when it came.
+    ``held_since``: since when a request waits for the time that others use up; 0.0: none does.
     """
 
     __slots__ = (
         "client_field",
         "fetch",
         "generation",
+        "held_since",
         "is_prepaid",
         "is_produce_known",
         "is_unlimited",
@@ -155,6 +157,7 @@ class ConnectionQuotas:
         self.is_unlimited = not any(meters)
         self.is_produce_known = False
         self.is_prepaid = False
+        self.held_since = 0.0
 
 
 class ClientQuotas:

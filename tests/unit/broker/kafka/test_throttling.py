@@ -25,6 +25,7 @@ from qbus.wire.messages.fetch import (
     FetchTopic,
     ReplicaState,
 )
+from qbus.wire.messages.heartbeat import HeartbeatRequest
 from qbus.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -232,12 +233,40 @@ async def test_what_brokers_ask_each_other_is_not_counted(bus: Bus) -> None:
 async def test_time_is_counted_for_every_api_and_bounded_by_a_window(bus: Bus) -> None:
     bus.limit(request_percentage=1e-6)
     client = Client()
-    answers = [
-        await bus.ask(client, ApiKey.API_VERSIONS, 2, ApiVersionsRequest()) for _ in range(3)
-    ]
-    assert [one.throttle_time_ms for one in answers] == [1001] * 3
-    assert client.mutes == [1.0] * 3
-    assert answers[0].api_keys, "the answer is whole"
+    answer = await bus.ask(client, ApiKey.API_VERSIONS, 2, ApiVersionsRequest())
+    assert answer.throttle_time_ms == 1001
+    assert client.mutes == [1.0]
+    assert answer.api_keys, "the answer is whole"
+
+
+async def test_time_is_not_evaded_by_many_connections(bus: Bus) -> None:
+    bus.limit(request_percentage=1e-6)
+    await bus.ask(Client(), ApiKey.API_VERSIONS, 2, ApiVersionsRequest())
+    for _ in range(20):
+        with pytest.raises(HoldRequest) as held:
+            await bus.ask(Client(), ApiKey.API_VERSIONS, 2, ApiVersionsRequest())
+        assert 0.5 < held.value.seconds <= 1.0
+
+
+def test_a_request_waits_for_others_only_so_long_and_a_heartbeat_never(
+    bus: Bus,
+) -> None:
+    bus.limit(request_percentage=1.0)
+    client = Client().peer
+
+    def begin(key: ApiKey, version: int, request: Struct, now: float) -> Any:
+        sent = encode_request(key, version, 7, "app", request)
+        return begin_charge(bus.quotas, client, memoryview(b"".join(map(bytes, sent)))[4:], now)
+
+    asked = ApiKey.API_VERSIONS, 2, ApiVersionsRequest()
+    assert begin(*asked, 100.0) is not None
+    meter = client.quota.request  # type: ignore[attr-defined]
+    meter.charge(1000.0, 100.0)
+    for now in (100.0, 101.0, 109.0):
+        with pytest.raises(HoldRequest):
+            begin(*asked, now)
+        assert begin(ApiKey.HEARTBEAT, 4, HeartbeatRequest(), now) is not None
+    assert begin(*asked, 111.0) is not None
 
 
 async def test_the_longest_delay_of_all_quotas_holds(bus: Bus) -> None:
