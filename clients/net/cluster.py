@@ -189,11 +189,18 @@ class Cluster:
         slow = asyncio.get_running_loop().call_later(
             patience or self.request_timeout, self._pool.failed, address
         )
+        name = "{}:{}".format(*address)
+        subject = f"an answer of broker {name}"
         try:
             answer = await connection.request(api, message, self.request_timeout)
+        except ConnectionFailed as error:  # again and again perhaps, as where SASL is wanted
+            reason = str(error).removeprefix(f"{name}: ")
+            self.troubles.met(subject, reason, grace=USUAL_S)
+            raise
         finally:
             slow.cancel()
         self._pool.succeeded(address)
+        self.troubles.solved(subject)
         return answer
 
     # Metadata.

@@ -61,6 +61,7 @@ def written(broker: SecuredBroker, topic: str) -> list[bytes | None]:
     return sorted(found, key=lambda value: value or b"")
 
 
+@pytest.mark.nightly
 def test_a_stream_from_topic_to_topic(
     spark: "SparkSession", secured: SecuredBroker, topics: tuple[str, str], tmp_path: Path
 ) -> None:

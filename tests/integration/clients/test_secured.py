@@ -251,7 +251,7 @@ async def test_sessions_are_renewed_without_an_error(
     broker: SecuredBroker, admin: Admin, topic: str
 ) -> None:
     loop = asyncio.get_running_loop()
-    end = loop.time() + 3 * REAUTH_MS / 1000
+    end = loop.time() + 2 * REAUTH_MS / 1000
     found = sent = 0
     async with (
         Producer(broker.sasl, security=root(), linger_ms=0) as producer,

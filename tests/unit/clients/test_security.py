@@ -230,6 +230,20 @@ async def test_a_listener_that_wants_sasl_is_named_when_time_is_up() -> None:
                 await admin.list_topics()
 
 
+async def test_what_a_client_waits_for_is_said_in_its_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with (
+        SecureBroker() as broker,
+        aio.Admin(broker.bootstrap, request_timeout_ms=1800) as admin,
+    ):
+        with pytest.raises((RequestTimedOut, ConnectionFailed)):
+            await admin.list_topics()
+        said = f"waits for an answer of broker {broker.bootstrap}: the broker closed"
+    assert said in caplog.text
+    assert "likely its listener wants SASL" in caplog.text
+
+
 async def test_a_password_that_changes_while_a_producer_runs(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("secret")
