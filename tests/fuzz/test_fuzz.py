@@ -18,6 +18,8 @@ if importlib.util.find_spec("atheris") is None:
     pytest.skip("atheris is not installed", allow_module_level=True)
 
 _RUNS = 15_000
+_MANY_RUNS = 1_000_000
+_BEFORE_AUTHENTICATION = ("request", "frames", "sasl", "tokens", "resp", "resp_login", "page")
 
 
 def seeds() -> dict[str, list[bytes]]:
@@ -83,6 +85,18 @@ def lean_requests(batch: bytes) -> Iterator[bytes]:
 def test_no_input_ends_in_an_unexpected_error(target: str, tmp_path: Path) -> None:
     if target == "lean_request" and not lean.IS_BUILT:
         pytest.skip("nothing was compiled here")
+    fuzz(target, tmp_path, _RUNS, 170)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("target", _BEFORE_AUTHENTICATION)
+def test_nor_does_any_before_authentication(target: str, tmp_path: Path) -> None:
+    fuzz(target, tmp_path, _MANY_RUNS, 1100)
+
+
+def fuzz(target: str, tmp_path: Path, runs: int, timeout_s: float) -> None:
+    """Run a target from its seeds; fail with what it fails with."""
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     for number, seed in enumerate(seeds()[target]):
@@ -90,13 +104,13 @@ def test_no_input_ends_in_an_unexpected_error(target: str, tmp_path: Path) -> No
     # A process inherits the peak of the memory of the one that starts it: let that be a small one.
     forked = ["sh", "-c", '"$@"; exit $?', "sh"]
     command = [*forked, sys.executable, "-m", "tests.fuzz.targets", target, str(corpus)]
-    options = [f"-runs={_RUNS}", "-max_len=4096", "-rss_limit_mb=1024", "-timeout=20"]
+    options = [f"-runs={runs}", "-max_len=4096", "-rss_limit_mb=1024", "-timeout=20"]
     done = subprocess.run(
         [*command, *options, f"-artifact_prefix={tmp_path}/"],
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=timeout_s,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    assert f"Done {_RUNS} runs" in done.stderr
+    assert f"Done {runs} runs" in done.stderr
