@@ -12,13 +12,16 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+import qbus
 from perf.peers import kafka as kafka_peer
+from qbus import ClientSecurity
 from qbus.errors import ErrorCode
 from qbus.wire import ApiKey
 from qbus.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.support.broker_process import BrokerProcess
 from tests.support.quotas import EVERY_USER, client, set_quotas
 from tests.support.raw_client import RawClient
+from tests.support.sasl_broker import ADMIN, ADMIN_PASSWORD, SaslBroker
 from tests.support.tools import skip_because_of
 
 from .test_java_tools import Tools
@@ -29,6 +32,7 @@ RATE = 1_000_000.0
 TOLERANCE = 0.1
 VALUE = b"v" * 1000
 TOPIC = "quotas"
+PASSWORD = "a password of users in tests"
 _WARM_UP_S = 1.5
 _MEASURED_S = 3.0
 
@@ -60,9 +64,11 @@ def limits(broker: BrokerProcess) -> Iterator[Callable[..., None]]:
 class Load:
     """Producers that send as fast as they may, each under a client id of its own."""
 
-    def __init__(self, broker: BrokerProcess, *names: str) -> None:
+    def __init__(self, broker: BrokerProcess, *names: str, **settings: str) -> None:
+        """``settings``: further ones of the clients."""
         self._broker = broker
         self._names = names
+        self._settings = settings
         self._delivered: list[float] = []
         self._stopped = threading.Event()
         self.throttled: list[float] = []
@@ -95,6 +101,7 @@ class Load:
                 "queue.buffering.max.kbytes": 1000,
                 "acks": "1",
                 "throttle_cb": lambda event: self.throttled.append(event.throttle_time),
+                **self._settings,
             }
         )
         while not self._stopped.is_set():
@@ -116,6 +123,41 @@ def test_producers_get_their_quota_however_many_they_are(
     rate = load.rate(began + _WARM_UP_S, began + _WARM_UP_S + _MEASURED_S)
     assert rate == pytest.approx(RATE, rel=TOLERANCE)
     assert max(load.throttled) > 0
+
+
+def test_many_client_ids_of_one_user_get_one_quota_and_others_theirs(tmp_path: Path) -> None:
+    """The user is known here, so that it cannot call itself otherwise."""
+    users = ("alice", "bob")
+    supers = ";".join(f"User:{user}" for user in users)
+    settings = {"quota.window.num": 2, "super.users": supers}
+    with SaslBroker(tmp_path, **settings) as secured:
+        security = ClientSecurity.from_properties(sasl(ADMIN, ADMIN_PASSWORD))
+        with qbus.Admin(secured.bootstrap, security=security) as admin:
+            admin.create_topics([qbus.NewTopic(TOPIC, 1)])
+            admin.alter_user_scram_credentials(
+                [qbus.ScramUpsert(user, PASSWORD, "SCRAM-SHA-256") for user in users]
+            )
+            admin.alter_client_quotas({(("user", "alice"),): {"producer_byte_rate": RATE}})
+        abuse = Load(secured, "one", "two", "three", **sasl("alice", PASSWORD))
+        honest = Load(secured, "four", **sasl("bob", PASSWORD))
+        began = time.monotonic()
+        other = threading.Thread(target=honest.run, args=(_WARM_UP_S + _MEASURED_S,))
+        other.start()
+        abuse.run(_WARM_UP_S + _MEASURED_S)
+        other.join()
+        span = began + _WARM_UP_S, began + _WARM_UP_S + _MEASURED_S
+        assert abuse.rate(*span) == pytest.approx(RATE, rel=TOLERANCE)
+        assert honest.rate(*span) > 2 * RATE
+        assert not honest.throttled or max(honest.throttled) == 0
+
+
+def sasl(user: str, password: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": user,
+        "sasl.password": password,
+    }
 
 
 def test_a_consumer_gets_its_quota(broker: BrokerProcess, limits: Callable[..., None]) -> None:
