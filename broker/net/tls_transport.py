@@ -17,14 +17,17 @@ from .transport import Buffer
 RECORD: Final = 16 * 1024
 """The most that one record of TLS carries, in bytes."""
 
-READ: Final = RECORD + 512
-"""Bytes that are taken from the socket at once: a record with what encryption adds."""
+READ: Final = 4 * (RECORD + 512)
+"""Bytes that are taken from the socket at once: four records with what encryption adds.
+
+OpenSSL keeps as much memory for a connection as came at once; one record costs a fifth more time.
+"""
 
 CHUNK: Final = 2 * RECORD
 """Bytes that are encrypted at once. OpenSSL keeps as much memory for a connection from then on."""
 
 _BURST: Final = 1024 * 1024
-_MOST_PIECES: Final = 32
+_MOST_PIECES: Final = 8
 _MOST_WITHOUT_DATA: Final = 128 * 1024
 _MOST_UNSENT: Final = 64 * 1024
 
