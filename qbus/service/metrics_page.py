@@ -73,6 +73,7 @@ class UsersFile:
         self._clock = clock
         self._looked_at = clock()
         self._stamp, self._users = _read(path)
+        self._checking = asyncio.Lock()  # one at a time: guessing must not take all processors
 
     def check(self, user: str, password: str) -> bool:
         """Whether the password is that of the user; takes as long for users that do not exist."""
@@ -87,7 +88,9 @@ class UsersFile:
         """See :data:`.http.Decide`."""
         if caller.user is None or caller.password is None:
             return HTTPStatus.UNAUTHORIZED
-        if await asyncio.to_thread(self.check, caller.user, caller.password):
+        async with self._checking:
+            is_right = await asyncio.to_thread(self.check, caller.user, caller.password)
+        if is_right:
             return HTTPStatus.OK
         await asyncio.sleep(_DELAY_S)
         _log.warning("metrics: a wrong name or password from %s", caller.host)
