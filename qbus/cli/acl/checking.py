@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from qbus.clients import Admin
 
 _SUPER_USERS = "super.users"
+_BROKERS = "sasl.inter.broker.username"
 _WITHOUT_RULES = "allow.everyone.if.no.acl.found"
 
 
 async def read_index(admin: "Admin") -> AclIndex:
     """Read all rules, and what a broker's settings add to them, as far as those may be read."""
     found = await admin.describe_acls(Filter())
-    settings: dict[str, str | None] = {}
     about = await admin.describe_cluster()
     try:
         entries = await admin.describe_config(ConfigKind.BROKER, str(about.nodes[0].id))
@@ -24,6 +24,8 @@ async def read_index(admin: "Admin") -> AclIndex:
         entries = []
     settings = {entry.name: entry.value for entry in entries}
     supers = [name.strip() for name in (settings.get(_SUPER_USERS) or "").split(";")]
+    if settings.get(_BROKERS):
+        supers.append(f"User:{settings[_BROKERS]}")
     return index_of(
         found,
         filter(None, supers),
