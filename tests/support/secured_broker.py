@@ -17,17 +17,22 @@ class SecuredBroker(BrokerProcess):
     ``root`` is its super user. Rules are in force.
     """
 
-    def __init__(self, data_dir: Path, *options: str, inter_broker: str = "SASL_SSL") -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *options: str,
+        mechanisms: str = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    ) -> None:
         made = certificates()
         plain, self.sasl_port, self.mutual_port = free_ports(3)
         settings = {
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,MTLS:SSL",
-            "inter.broker.listener.name": inter_broker,
+            "inter.broker.listener.name": "SASL_SSL",
             "ssl.certificate.location": made.server,
             "ssl.key.location": made.server_key,
             "ssl.truststore.location": made.ca,
             "listener.name.mtls.ssl.client.auth": "required",
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+            "sasl.enabled.mechanisms": mechanisms,
             "sasl.inter.broker.username": ROOT,
             "sasl.inter.broker.password": ROOT_PASSWORD,
         }

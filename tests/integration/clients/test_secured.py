@@ -39,6 +39,7 @@ from qbus.clients.mirror.config import LinkConfig
 from qbus.clients.mirror.running import RunningLink
 from qbus.errors import ApiError
 from qbus.security.table import SecurityTable
+from tests.security.authority import AUDIENCE, ISSUER, Issuer
 from tests.support.secure_broker import certificates
 from tests.support.secured_broker import (
     ROOT,
@@ -302,6 +303,49 @@ async def test_a_password_is_changed_under_a_running_producer(
                 return not await is_refused()
 
             await eventually(is_taken, 10)
+
+
+async def test_tokens_that_expire_are_replaced_in_time(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    issuer = Issuer(tmp_path_factory.mktemp("issuer"))
+    options = (
+        f"sasl.oauthbearer.jwks.endpoint.url=file://{issuer.keys}",
+        f"sasl.oauthbearer.expected.issuer={ISSUER}",
+        f"sasl.oauthbearer.expected.audience={AUDIENCE}",
+        "sasl.oauthbearer.clock.skew.seconds=0",
+        "super.users=User:dora",
+    )
+    issued: list[str] = []
+
+    def issue() -> str:
+        issued.append(issuer.token("dora", seconds=2))
+        return issued[-1]
+
+    security = ClientSecurity(
+        protocol="SASL_SSL",
+        ssl_ca_location=certificates().ca,
+        sasl_mechanism="OAUTHBEARER",
+        oauth_token=issue,
+    )
+    directory = tmp_path_factory.mktemp("tokens")
+    with SecuredBroker(directory, *options, mechanisms="SCRAM-SHA-256,OAUTHBEARER") as broker:
+        loop = asyncio.get_running_loop()
+        async with (
+            Producer(broker.sasl, security=security, linger_ms=0) as producer,
+            Admin(broker.sasl, security=security) as admin,
+        ):
+            await admin.create_topic("t")
+            end = loop.time() + 3.5
+            while loop.time() < end:
+                await (await producer.send("t", b"x"))
+                await asyncio.sleep(0.01)
+            connections = list(producer._cluster._pool._connections.values())
+            assert all(connection.is_open for connection in connections)
+        assert len(set(issued)) >= 3
+        log = broker.log_text()
+    assert "failed to authenticate" not in log
+    assert not any(token in log for token in issued)
 
 
 async def test_jobs_in_a_queue(broker: SecuredBroker, admin: Admin) -> None:
