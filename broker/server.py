@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from qbus.clock import Clock, SystemClock
 from qbus.config import BrokerConfig, ListenerInfo, show_listeners
-from qbus.errors import ApiError
+from qbus.errors import ApiError, ConfigError
 from qbus.metadata import StoreError
 from qbus.security.principals import PrincipalMapper
 from qbus.security.tls import ServerTls
@@ -103,7 +103,7 @@ async def serve(
         try:
             await this_run.serve(stop)
             delay = _FIRST_DELAY_S
-        except (StoreError, OSError) as error:
+        except (StoreError, OSError, ConfigError) as error:  # certificates may be half renewed
             _log.error("cannot restart: %s; trying again in %g s", error, delay)
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), delay)

@@ -373,6 +373,21 @@ async def test_a_gate_says_who_is_not_let_in(caplog: pytest.LogCaptureFixture) -
     assert warnings(caplog) == ["turned a connection from 127.0.0.1 away: it guessed passwords"]
 
 
+async def test_a_client_by_ipv4_is_known_by_that_where_both_families_come_in() -> None:
+    sock, address = bind(Address("", 0))
+
+    def host(peer: Peer, _: memoryview) -> list[Part]:
+        return [framed(peer.host.encode())]
+
+    info = ListenerInfo.plaintext(*address)
+    listener = Listener(sock, info, host, limits(), MemoryBudget(1 << 20))
+    listener.start()
+    async with connected(listener) as client:
+        client.send(b"x")
+        assert await client.receive() == b"127.0.0.1"
+    listener.close()
+
+
 # Clients that have to authenticate
 
 
