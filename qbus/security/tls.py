@@ -197,7 +197,13 @@ def _harden(context: ssl.SSLContext) -> None:
 def _set_suites(context: ssl.SSLContext, suites: Iterable[str]) -> None:
     from_rfc = [_openssl_name(suite) for suite in suites]
     stated = [name for name in from_rfc if name]  # those of TLS 1.3 are always on
-    if not stated:
+    if not stated:  # and so nothing of TLS 1.2 is wanted
+        if context.maximum_version is not ssl.TLSVersion.TLSv1_3:
+            raise ConfigError(
+                f"ssl.cipher.suites={','.join(suites)}: expected suites of TLSv1.2, which is the"
+                " only version in ssl.enabled.protocols"
+            )
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
         return
     try:
         context.set_ciphers(":".join(stated))

@@ -82,6 +82,19 @@ def test_versions_can_be_chosen(settings: Settings, certificates: Certificates) 
     assert cipher[0] == "ECDHE-ECDSA-AES128-GCM-SHA256"
 
 
+def test_suites_of_1_3_alone_leave_nothing_of_1_2(
+    settings: Settings, certificates: Certificates
+) -> None:
+    settings.ssl_cipher_suites = ("TLS_AES_256_GCM_SHA384",)
+    old = client_context(trusting(certificates))
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ssl.SSLError, match="UNSUPPORTED_PROTOCOL"):
+        shake_hands(server_context(settings), old)
+    settings.ssl_enabled_protocols = ("TLSv1.2",)
+    with pytest.raises(ConfigError, match=r"suites of TLSv1\.2"):
+        server_context(settings)
+
+
 def test_nothing_older_than_1_2(settings: Settings, certificates: Certificates) -> None:
     old = client_context(trusting(certificates))
     with pytest.warns(DeprecationWarning, match="TLSv1 is deprecated"):
