@@ -4,7 +4,7 @@ They have librdkafka's names, one ``key=value`` a line, as kcat and clients of l
 Keys that are not about the connection belong to other clients, and are left to them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +17,11 @@ BOOTSTRAP: Final = "bootstrap.servers"
 
 @dataclass(frozen=True, slots=True)
 class CommandConfig:
-    """What a file says. bootstrap: the brokers; None if it does not say."""
+    """What a file says. bootstrap: the brokers; None if it does not say. Its repr has no secret."""
 
     bootstrap: str | None
     security: ClientSecurity
-    properties: dict[str, str]
+    properties: dict[str, str] = field(repr=False)
 
 
 def read_command_config(path: Path) -> CommandConfig:

@@ -18,7 +18,7 @@ from qbus.errors import ApiError, QbusError
 from qbus.local_cluster.layout import BROKER, ZOOKEEPER, Layout, LocalClusterError, node_name
 from qbus.local_cluster.settings import HOST, ClusterSettings
 from qbus.security.client import ClientSecurity, read_properties
-from qbus.security.trial_ca import TrialAuthority, days_left, local_hosts
+from qbus.security.trial_ca import TrialAuthority, days_left
 from qbus.service.files import replace_file
 
 PROTOCOL: Final = "SASL_SSL"
@@ -29,6 +29,7 @@ BROKERS: Final = "broker"
 _MECHANISMS: Final = "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN"
 _ITERATIONS: Final = 4096  # the password is random: more would protect nothing
 _SOON_DAYS: Final = 30
+_HOSTS: Final = (HOST, "localhost", "::1")
 _POLL_S: Final = 0.05
 
 
@@ -42,7 +43,7 @@ def prepare(layout: Layout, settings: ClusterSettings) -> None:
     for number in settings.numbers(BROKER):
         keystore = layout.keystore(node_name(BROKER, number))
         if not keystore.exists() or days_left(keystore) < _SOON_DAYS:
-            certificate, key = authority.issue(node_name(BROKER, number), local_hosts())
+            certificate, key = authority.issue(node_name(BROKER, number), _HOSTS)
             _write_secret(keystore, certificate + key)
         document = _broker_settings(layout, number)
         text = "".join(f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in document)

@@ -28,7 +28,7 @@ def failure(file: Path, text: str) -> str:
 def test_what_cluster_up_writes(file: Path) -> None:
     file.write_text(
         "bootstrap.servers=127.0.0.1:9092\nsecurity.protocol=SASL_SSL\n"
-        "sasl.mechanism=SCRAM-SHA-256\nsasl.username=admin\nsasl.password=p\n"
+        "sasl.mechanism=SCRAM-SHA-256\nsasl.username=admin\nsasl.password=hunter2\n"
         "ssl.ca.location=/d/ca.pem\nclient.id=left to other clients\n"
     )
     found = read_command_config(file)
@@ -36,6 +36,7 @@ def test_what_cluster_up_writes(file: Path) -> None:
     assert found.security.protocol == "SASL_SSL"
     assert found.security.sasl_username == "admin"
     assert found.security.ssl_ca_location == "/d/ca.pem"
+    assert "hunter2" not in repr(found)
 
 
 def test_a_mistyped_key_is_named_with_the_one_that_is_meant(file: Path) -> None:
