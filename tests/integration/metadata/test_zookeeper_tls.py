@@ -140,12 +140,12 @@ async def test_secrets_are_read_by_brokers_alone(
 
 
 async def test_secrets_from_before_are_hidden_at_the_next_start(
-    zookeeper: ZooKeeperProcess, chroot: str
+    encrypted: ZooKeeperProcess, chroot: str
 ) -> None:
-    address = ZooKeeperAddress.parse(zookeeper.bootstrap + chroot)
+    address = ZooKeeperAddress.parse(encrypted.bootstrap + chroot)
     async with ZooKeeperStore(address) as open_to_all:
         await open_to_all.transaction([Create(f"{USER_CONFIGS}/alice", b"salted")])
-    with kazoo_client(zookeeper.bootstrap) as client:
+    with kazoo_client(encrypted.bootstrap) as client:
         assert client.get(f"{chroot}{USER_CONFIGS}/alice")[0] == b"salted"
         async with ZooKeeperStore(address, credentials="bus:secret", protect=True) as broker:
             for path in (USER_CONFIGS, f"{USER_CONFIGS}/alice"):
