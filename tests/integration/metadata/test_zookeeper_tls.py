@@ -92,7 +92,7 @@ async def test_a_session_that_is_refused_says_why(
     changed: dict[str, object],
     why: str,
 ) -> None:
-    store = store_at(encrypted, chroot, security(made, **changed), connection_timeout_s=2.0)
+    store = store_at(encrypted, chroot, security(made, **changed), connection_timeout_s=1.0)
     with pytest.raises(StoreUnusable, match=why):
         await store.start()
 
@@ -101,7 +101,7 @@ async def test_a_server_must_have_the_name_that_is_asked(
     encrypted: ZooKeeperProcess, chroot: str, made: Certificates
 ) -> None:
     address = ZooKeeperAddress.parse(f"127.0.0.2:{encrypted.secure_port}{chroot}")
-    store = ZooKeeperStore(address, security=security(made), connection_timeout_s=2.0)
+    store = ZooKeeperStore(address, security=security(made), connection_timeout_s=1.0)
     with pytest.raises(StoreUnusable, match=r"127\.0\.0\.2|IP address mismatch"):
         await store.start()
     lax = security(made, check_hostname=False)
