@@ -7,8 +7,9 @@ one after the other; a change counts as applied when all of them have returned.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from qbus.config import BrokerConfig, ShareGroupConfig, TopicConfig
 from qbus.metadata import (
@@ -77,6 +78,19 @@ _JOBS = {
 _RETRY_S = 1.0
 
 Subscriber = Callable[[Sequence[Event]], Awaitable[None] | None]
+
+
+class _Clients(NamedTuple):
+    """Users, access rules and quotas as they were read.
+
+    Users among ``names`` and rules of ``patterns`` that were not found are gone.
+    """
+
+    users: Mapping[str, Mapping[str, str]]
+    names: Collection[str]
+    acls: AclNodes
+    patterns: Collection[Pattern]
+    quotas: Mapping[QuotaEntity, Quotas]
 
 
 class MetadataCache:
@@ -230,12 +244,13 @@ class MetadataCache:
                 self._store.children(TOPICS), read_cluster(self._store)
             )
             await self._read_broker_configs()
-            self._put_groups(await read_group_configs(self._store), {*self._groups})
-            events: list[Event] = [BrokersChanged(), BrokerConfigChanged()]
-            events += self._put_users(await read_user_configs(self._store), {*self._users})
-            events += self._put_quotas(await read_client_quotas(self._store, self.client_quotas))
-            self._put_acls(await read_acls(self._store), self.acls.patterns())
+            groups = await read_group_configs(self._store)
+            clients = await self._read_all_clients()
             found = await read_changed(self._store, {*names, *self._topics}, {}, {})
+            # From here on nothing is awaited: what subscribers are not told must not count.
+            self._put_groups(groups, {*self._groups})
+            events: list[Event] = [BrokersChanged(), BrokerConfigChanged()]
+            events += self._put_clients(clients)
             for name in found.whole:
                 events += self._read_topic(name, found.nodes)
             await self._publish(position, events)
@@ -287,8 +302,10 @@ class MetadataCache:
             if groups:
                 self._put_groups(await read_group_configs(self._store, groups), groups)
                 events += [GroupConfigChanged(name) for name in sorted(groups)]
-            events += await self._read_clients(changes)
+            clients = await self._read_clients(changes)
             found = await read_changed(self._store, names, states, self._topics)
+            # From here on nothing is awaited: what subscribers are not told must not count.
+            events += self._put_clients(clients)
             for name in found.whole:
                 events += self._read_topic(name, found.nodes)
             for name, topic in found.updated.items():
@@ -297,20 +314,28 @@ class MetadataCache:
                 events += differences(before, topic)
             await self._publish(sequence, events)
 
-    async def _read_clients(self, changes: Sequence[ChangeNode]) -> list[Event]:
+    async def _read_all_clients(self) -> "_Clients":
+        return _Clients(
+            await read_user_configs(self._store),
+            {*self._users},
+            await read_acls(self._store),
+            self.acls.patterns(),
+            await read_client_quotas(self._store, self.client_quotas),
+        )
+
+    async def _read_clients(self, changes: Sequence[ChangeNode]) -> "_Clients":
         """Read again what changed of users, access rules and quotas."""
-        events: list[Event] = []
         users = {name for change in changes for name in change.users}
-        if users:
-            events += self._put_users(await read_user_configs(self._store, users), users)
         acls = {path for change in changes for path in change.acls}
-        if acls:
-            self._put_acls(await read_acls(self._store, acls))
         places = {place for change in changes for place in change.quotas}
-        if places:
-            known = self.client_quotas
-            events += self._put_quotas(await read_changed_quotas(self._store, places, known))
-        return events
+        known = self.client_quotas
+        return _Clients(
+            await read_user_configs(self._store, users) if users else {},
+            users,
+            await read_acls(self._store, acls) if acls else {},
+            (),
+            await read_changed_quotas(self._store, places, known) if places else known,
+        )
 
     async def _watch_cluster(self) -> None:
         """Watch the registrations, to notice at once when a session ends."""
@@ -346,6 +371,11 @@ class MetadataCache:
             self._groups.pop(name, None)
             self._effective_groups.pop(name, None)
         self._groups.update(found)
+
+    def _put_clients(self, read: "_Clients") -> list[Event]:
+        events = self._put_users(read.users, read.names)
+        self._put_acls(read.acls, read.patterns)
+        return events + self._put_quotas(read.quotas)
 
     def _put_users(
         self, found: Mapping[str, Mapping[str, str]], names: Iterable[str]

@@ -451,6 +451,33 @@ async def test_a_failure_while_the_session_lasts_is_survived(
     await cache.close()
 
 
+async def test_subscribers_hear_of_a_removed_user_however_often_the_store_fails_meanwhile(
+    store: MetadataStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = MetadataCache(store, BrokerConfig(), retry_s=0.01)
+    path = ConfigNode.user_path("mallory")
+    await store.transaction([Create(path, ConfigNode({"SCRAM-SHA-256": "one"}).encode())])
+    await cache.start()
+    listener = Listener(cache)
+    get_many, failures = EmbeddedStore.get_many, 0
+
+    async def fail_behind_the_user(self: EmbeddedStore, wanted: Sequence[str]) -> dict[str, Node]:
+        nonlocal failures
+        if path not in wanted and failures < 6:
+            failures += 1
+            raise StoreUnavailable("not now")
+        return await get_many(self, wanted)
+
+    monkeypatch.setattr(EmbeddedStore, "get_many", fail_behind_the_user)
+    change_of_both = ChangeNode(topics=("t",), users=("mallory",))  # the topic is read behind it
+    await change(store, change_of_both, Delete(path), *topic_ops("t"))
+    await eventually(lambda: "t" in cache.topics)
+    assert failures == 6
+    assert cache.users == {}
+    assert UserConfigChanged("mallory") in listener.take()
+    await cache.close()
+
+
 async def test_waiters_fail_when_the_store_keeps_failing(
     store: MetadataStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
