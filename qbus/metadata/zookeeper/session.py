@@ -17,10 +17,14 @@ from qbus.metadata.zookeeper.security import ZooKeeperSecurity
 
 _log = logging.getLogger(__name__)
 
-# Kazoo warns about every attempt to connect; the session logs only its states.
+# Kazoo warns about every attempt to connect; the session logs only its states. At the level of
+# debugging it writes each request and response, with passwords and credentials in them: never here.
 _attempts = logging.getLogger(f"{__name__}.attempts")
 _attempts.addFilter(
-    lambda record: record.levelno >= logging.ERROR or _attempts.isEnabledFor(logging.DEBUG)
+    lambda record: (
+        record.levelno >= logging.ERROR
+        or (record.levelno > logging.DEBUG and _attempts.isEnabledFor(logging.DEBUG))
+    )
 )
 
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0, "max_jitter": 0.4}

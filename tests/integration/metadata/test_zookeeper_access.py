@@ -36,6 +36,18 @@ def store_at(server: ZooKeeperProcess, chroot: str, **options: object) -> ZooKee
     return ZooKeeperStore(address, **options)  # type: ignore[arg-type]
 
 
+async def test_no_secret_is_logged_however_much_is(
+    zookeeper: ZooKeeperProcess, chroot: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    async with store_at(zookeeper, chroot, credentials="bus:the-password") as store:
+        await store.transaction([Create("/config/users/alice", b"the-credential")])
+        assert await store.get("/config/users/alice") is not None
+    assert "connected" in caplog.text
+    for secret in ("the-password", "the-credential"):
+        assert secret not in caplog.text
+
+
 # Chroots
 
 
