@@ -19,6 +19,9 @@ from qbus.config.transactions import TransactionKeys
 from qbus.config.zookeeper import ZooKeeperKeys
 from qbus.errors import ConfigError
 
+_LISTENERS_BESIDE = ("disque", "disques", "metrics")
+"""What has keys of its own as a listener has, also where it is not served."""
+
 
 class ListenerConfig(NetworkKeys, SecurityKeys):
     """The keys of connections and of security, as they are in force for one listener."""
@@ -182,6 +185,7 @@ class BrokerConfig(
                 f"expected {error}"
             ) from None
         self._check_names({one.name for one in listeners})
+        self._check_keys_of_listeners({one.name for one in listeners})
         page = self.metrics_listener
         for one in (*listeners, *self.disque_listeners, *([page] if page else [])):
             self._check_protocol(one)
@@ -215,6 +219,17 @@ class BrokerConfig(
                 f"{key}={chosen}: expected one of the names in listeners: "
                 f"{', '.join(sorted(names))}"
             )
+
+    def _check_keys_of_listeners(self, names: set[str]) -> None:
+        """Refuse what is stated for a listener that there is not: nothing would obey it."""
+        known = {*(name.lower() for name in names), *_LISTENERS_BESIDE}
+        for key in self.values:
+            of_listener = split_listener_key(key)
+            if of_listener is not None and of_listener[0] not in known:
+                raise ConfigError(
+                    f"{key}: expected the name of a listener in lower case, one of "
+                    f"{', '.join(sorted(known))}"
+                )
 
     def _check_protocol(self, listener: ListenerInfo) -> None:
         """Refuse a listener that lacks what its protocol needs."""

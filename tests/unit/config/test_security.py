@@ -190,9 +190,19 @@ def test_only_what_is_about_connections_can_be(name: str, value: str, why: str) 
     assert why in refusal({name: value})
 
 
+@pytest.mark.parametrize("name", ["SSL", "Ssl", "sssl", "plaintext"])
+def test_what_is_stated_for_a_listener_that_there_is_not_is_refused(name: str) -> None:
+    key = f"listener.name.{name}.ssl.client.auth"
+    settings = {**CERTIFICATE, "listeners": "SSL://127.0.0.1:1", key: "required"}
+    assert refusal(settings) == (
+        f"{key}: expected the name of a listener in lower case, one of "
+        "disque, disques, metrics, ssl"
+    )
+
+
 def test_a_secret_of_one_listener_is_a_secret() -> None:
     name = "listener.name.ssl.ssl.key.password"
-    one = BrokerConfig({name: "hidden-7"})
+    one = BrokerConfig({name: "hidden-7", "listeners": "SSL://127.0.0.1:1", **CERTIFICATE})
     assert one.describe(name).text is None
     assert one.for_listener("SSL").ssl_key_password == "hidden-7"
 
