@@ -72,7 +72,7 @@ class PageAccess:
     async def _principal(self, caller: Caller) -> Principal | None:
         if caller.certificate is not None and self._identify is not None:
             name = self._identify(caller.certificate)
-            return None if name is None else Principal("User", name)
+            return Principal("User", name) if name else None
         if self._users is None or caller.user is None or caller.password is None:
             return None
         principal = await self._users.verify(caller.user, caller.password, caller.host)

@@ -106,7 +106,7 @@ def identify(mapper: "PrincipalMapper", certificate: bytes) -> Identity | None:
         name = mapper.name(subject(certificate))
     except ConfigError:
         return None
-    if name is None:
+    if not name:
         return None
     ends = x509.load_der_x509_certificate(certificate).not_valid_after_utc
     return Identity(Principal("User", name), (ends - datetime.now(UTC)).total_seconds())

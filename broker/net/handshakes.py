@@ -133,15 +133,17 @@ class Handshakes:
     def _turn(self) -> None:
         """Work on those that are ready, for a moment; at least on one."""
         until = perf_counter() + _TURN_S
-        while self._ready:
-            handshake = self._ready.popleft()
-            if not handshake.is_over:
-                self._step(handshake)
-            if perf_counter() >= until:
-                break
-        self._is_scheduled = bool(self._ready)
-        if self._is_scheduled:
-            self._loop.call_soon(self._turn)
+        try:
+            while self._ready:
+                handshake = self._ready.popleft()
+                if not handshake.is_over:
+                    self._step(handshake)
+                if perf_counter() >= until:
+                    break
+        finally:  # a defect in one must not keep all others waiting
+            self._is_scheduled = bool(self._ready)
+            if self._is_scheduled:
+                self._loop.call_soon(self._turn)
 
     def _step(self, handshake: "_Handshake") -> None:
         try:

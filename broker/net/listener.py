@@ -299,6 +299,11 @@ class Listener:
             transport.close()
             self._on_failed_handshake(host, str(error))
             return
+        except Exception:  # noqa: BLE001 - nobody is let in when in doubt
+            _log.exception("it cannot be decided who the client at %s is", host)
+            transport.close()
+            self._on_failed_handshake(host, None)
+            return
         expires_at = None if ends_in is None else self._loop.time() + ends_in
         self._connect(transport, host, principal, expires_at)
 

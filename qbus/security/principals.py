@@ -71,7 +71,7 @@ def subject(certificate: bytes) -> str:
     try:
         name = x509.load_der_x509_certificate(certificate).subject
         parts = ["+".join(map(_attribute, rdn)) for rdn in name.rdns]
-    except ValueError as error:
+    except Exception as error:  # noqa: BLE001 - the library has many for what is malformed
         raise ConfigError(f"the client's certificate cannot be read: {error}") from None
     return ",".join(reversed(parts))
 

@@ -1,5 +1,8 @@
 """Names of users from certificates: Kafka's rules, and Java's way to write a name."""
 
+import re
+from contextlib import suppress
+
 import pytest
 
 from qbus.errors import ConfigError
@@ -79,6 +82,24 @@ def test_distinguished_names_are_written_as_java_does(
     attributes: list[tuple[str, str]], name: str
 ) -> None:
     assert subject(self_signed(attributes)) == name
+
+
+def test_whatever_the_form_of_a_name_it_is_read_or_refused() -> None:
+    der = bytearray(self_signed([("CN", "malformed")]))
+    for tag in range(256):
+        for found in re.finditer(b"malformed", bytes(der)):
+            der[found.start() - 2] = tag  # 3, a string of bits, is what no name is made of
+        with suppress(ConfigError):
+            assert subject(bytes(der)).startswith(("CN=malformed", "2.5.4.3=#"))
+
+
+def test_a_certificate_of_an_unknown_version_is_refused() -> None:
+    der = self_signed([("CN", "alice")])
+    assert subject(der) == "CN=alice"
+    version = b"\xa0\x03\x02\x01\x02"
+    assert version in der
+    with pytest.raises(ConfigError, match="cannot be read"):
+        subject(der.replace(version, b"\xa0\x03\x02\x01\x09"))
 
 
 def test_what_is_no_certificate_is_refused() -> None:

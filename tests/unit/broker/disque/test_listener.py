@@ -26,6 +26,7 @@ from qbus.broker.quotas import ClientQuotas
 from qbus.config import Address
 from qbus.metadata.client_quotas import QuotaEntity
 from qbus.security.principals import PrincipalMapper
+from tests.support.certificates import self_signed
 from tests.support.secure_broker import certificates
 from tests.support.waiting import eventually
 
@@ -196,6 +197,8 @@ class TestCertificates:
 
     def test_that_cannot_be_read_name_nobody(self) -> None:
         assert identify(PrincipalMapper(), b"\x30\x03\x02\x01\x01") is None
+        empty = PrincipalMapper("RULE:^.*$//")
+        assert identify(empty, self_signed([("CN", "alice")])) is None
         assert Identity(Principal("User", "a"), 1.0).principal.name == "a"
 
 

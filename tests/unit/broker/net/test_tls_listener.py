@@ -232,6 +232,20 @@ async def test_nobody_is_anonymous_whose_name_fits_no_rule(
     assert "no rule of ssl.principal.mapping.rules is for 'CN=alice'" in warnings(caplog)[0]
 
 
+async def test_a_defect_with_one_certificate_lets_nobody_in_and_keeps_nobody_out(
+    mutual: Settings, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice = trust(certificates, certificates.client("alice"))
+    async with secure(mutual, name) as listener:
+        with monkeypatch.context() as defect:
+            defect.setattr("qbus.broker.net.listener.subject", lambda _: 1 / 0)
+            async with connected(listener, alice) as client:
+                client.send(b"x")
+                assert await client.closed()
+        assert listener.connections == listener.unfinished_handshakes == 0
+        assert await ask_name(listener, alice) == b"User:CN=alice"
+
+
 @pytest.mark.parametrize(
     ("whose", "why"),
     [
