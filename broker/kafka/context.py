@@ -156,6 +156,12 @@ class RequestContext:
         if not self.allows(operation, resource):
             raise ApiError(_REFUSALS[resource.type])
 
+    def changed(self, action: str, target: str) -> None:
+        """Have the audit log tell of a change that was made: what was done, and to what."""
+        access = self._access
+        if access is not None and access.audit is not None:
+            access.audit.administration(self.caller, action, target)
+
     def authorized_operations(self, resource: Resource) -> int:
         """What the client may do to a resource, as a set of bits (KIP-430)."""
         operations = OPERATIONS[resource.type]

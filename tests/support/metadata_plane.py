@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, cast
 
+from qbus.broker.authorization import AccessControl
 from qbus.broker.broker import Broker
 from qbus.broker.controller import (
     Controller,
@@ -41,6 +42,8 @@ class MetadataPlane:
     controller: Controller
     cluster_id: str = ""
     node_id: int = 1
+    control: AccessControl | None = None
+    """What requests are authorized and recorded by, if they are."""
 
     async def join(self, *others: BrokerInfo) -> None:
         """Register other brokers; they stay until the store is closed."""
@@ -58,7 +61,7 @@ class MetadataPlane:
         module = import_module(f"qbus.broker.kafka.handlers.{key.name.lower()}")
         response = module.handle(
             cast("Broker", self),
-            RequestContext(key, version, "test", peer),
+            RequestContext(key, version, "test", peer, self.control),
             decode(api.request, version, sent),
         )
         if hasattr(response, "__await__"):

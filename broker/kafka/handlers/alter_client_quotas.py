@@ -58,6 +58,7 @@ async def handle(
         if refusal is not None:
             _refuse(answers[place], refusal)
         elif not request.validate_only:
+            context.changed("alter quotas", change.name)
             _log.info("the quotas of %s are altered by %s", change.name, context.sender)
     return AlterClientQuotasResponse(entries=answers)
 

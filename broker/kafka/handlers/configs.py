@@ -117,6 +117,7 @@ async def alter(
         for place, outcome in zip(some, outcomes, strict=True):
             errors[place] = outcome
             if outcome is None and not validate_only:
+                context.changed("alter configuration", _named(changes[place]))
                 _log.info(
                     "the configuration of %s is altered by %s",
                     _named(changes[place]),

@@ -89,6 +89,7 @@ def partitions_of(broker: "Broker", topic: NewTopic) -> int:
 
 def log_created(name: str, plan: TopicPlan, context: RequestContext) -> None:
     """Tell the operator of a new topic."""
+    context.changed("create topic", name)
     _log.info(
         "topic %s is created, partitions: %d, replicas of each: %d, by %s",
         name,

@@ -52,7 +52,9 @@ async def handle(
         responses.append(result)
         try:
             name = _resolve(broker, topic)
-            if not may_delete_all:
+            if may_delete_all:  # asked all the same, for the audit log
+                context.authorize(Operation.DELETE, CLUSTER)
+            else:
                 _authorize(broker, context, topic, name, result)
             if times[name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
@@ -71,6 +73,7 @@ async def handle(
             context.change_partitions_back(_partitions(broker, name))
         else:
             result.topic_id = outcome.id
+            context.changed("delete topic", name)
             _log.info("topic %s is deleted by %s", name, context.sender)
     return DeleteTopicsResponse(responses=responses)
 
