@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -77,7 +78,7 @@ class KeySet:
             keys = read_key_set(json.loads(data))
             if not keys:
                 raise ValueError("there is no public key for signatures in it")
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, HTTPException, ValueError, RecursionError) as error:
             self.failures += 1
             _log.error(
                 "the keys of tokens cannot be read from %s: %s; the last ones stay in use: %d",
@@ -102,7 +103,7 @@ def fetch(url: str) -> bytes:
     """Read a key set; certificates are verified as the system does it.
 
     Raises:
-        OSError, ValueError: it cannot be read, or is too long.
+        OSError, HTTPException, ValueError: it cannot be read, or is too long.
     """
     parts = urlsplit(url)
     if parts.scheme == "file":

@@ -12,6 +12,7 @@ import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 
 from qbus.errors import ConfigError, QbusError
@@ -95,7 +96,7 @@ def _ask(request: urllib.request.Request, url: str) -> str:
     except urllib.error.HTTPError as error:
         with error:
             raise NoToken(f"{url}: it answers {error.code} {error.reason}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, HTTPException, ValueError) as error:
         raise NoToken(
             f"{url}: {getattr(error, 'reason', 'it does not answer with JSON')}"
         ) from None

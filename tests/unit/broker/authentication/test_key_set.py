@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from http.client import BadStatusLine
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -102,6 +103,15 @@ async def test_what_is_no_key_set_changes_nothing(content: bytes) -> None:
     await keys.look_after()
     assert keys.failures == 1
     assert keys.find(None) == []
+
+
+async def test_an_issuer_that_does_not_speak_http_changes_nothing() -> None:
+    def read(_: str) -> bytes:
+        raise BadStatusLine("SSH-2.0")
+
+    keys = KeySet("https://x", refresh_s=1, retry_s=1, now=lambda: 0.0, read=read)
+    await keys.look_after()
+    assert keys.failures == 1
 
 
 async def test_a_file(tmp_path: Path) -> None:
