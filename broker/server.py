@@ -23,6 +23,7 @@ from qbus.metadata import StoreError
 from qbus.security.principals import PrincipalMapper
 from qbus.security.tls import ServerTls
 
+from .authentication import BY_CERTIFICATE
 from .broker import Broker
 from .kafka.dispatch import Dispatcher
 from .malloc import give_back_early
@@ -224,6 +225,7 @@ class BrokerRun:
         for listener in listeners:
             is_exempt = listener.info.name == between_brokers
             listener.admission = _admission(broker, listener.info, is_exempt=is_exempt)
+            listener.identified = _identified(broker, listener.info)
         return listeners
 
     def _log_address(self, broker: Broker) -> None:
@@ -249,6 +251,15 @@ def _admission(broker: Broker, info: ListenerInfo, *, is_exempt: bool) -> Admiss
         return NO_LIMIT if is_exempt else broker.config.max_connection_creation_rate
 
     return Admission(broker.connection_rates, of_listener, of_broker)
+
+
+def _identified(broker: Broker, info: ListenerInfo) -> Callable[[str, str], None]:
+    """What notes who was let in by a certificate."""
+
+    def note(user: str, host: str) -> None:
+        broker.authentication.note(user, BY_CERTIFICATE, host, info.name)
+
+    return note
 
 
 def _bind(listening: list[ListenerInfo], cleanup: AsyncExitStack) -> list[socket.socket]:

@@ -351,6 +351,7 @@ def _serve_jobs(broker: Broker, listening: Sequence[ListenerInfo]) -> "DisqueSer
         broker.access,
         link_of(broker.config),
         tls_address,
+        _note_jobs(broker.authentication),
     )
     service = DisqueService(
         broker.config, broker.clock, broker.cluster_id, address or listening[0].address, world
@@ -360,6 +361,15 @@ def _serve_jobs(broker: Broker, listening: Sequence[ListenerInfo]) -> "DisqueSer
     broker.replicas.tasks.add("look after the queues of jobs", 60.0, service.look_after_queues)
     register_job_metrics(broker.metrics, service)
     return service
+
+
+def _note_jobs(authentication: Authentication) -> Callable[[str, str, str, str], None]:
+    """What notes how clients of jobs log in where it is not as users of SASL."""
+
+    def note(user: str, mechanism: str, host: str, reason: str) -> None:
+        authentication.note(user, mechanism, host, reason=reason)
+
+    return note
 
 
 def _share_coordinator(

@@ -4,11 +4,12 @@ Whoever was removed is disconnected as soon as this broker hears of it, within m
 password counts for the next log-in, and leaves sessions as they are, as in Kafka.
 """
 
-from .authentication import Answer, Authentication, Outcome, register_metrics
+from .authentication import BY_CERTIFICATE, Answer, Authentication, Outcome, register_metrics
 from .session import Choice
 from .starting import start_authentication
 
 __all__ = [
+    "BY_CERTIFICATE",
     "Answer",
     "Authentication",
     "Choice",

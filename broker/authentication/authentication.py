@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+BY_CERTIFICATE: Final = "TLS"
+"""In place of a mechanism: the client has shown a certificate."""
+
 _KEY_SIZE: Final = 2
 _PREFIX_SIZE: Final = 4
 _WARNING_INTERVAL_S: Final = 10.0
@@ -241,6 +244,15 @@ class Authentication:
                 self._followed.pop(user, None)
 
         return release
+
+    def note(
+        self, user: str, mechanism: str, host: str, listener: str = "", *, reason: str = ""
+    ) -> None:
+        """Count and tell of a log-in that was decided elsewhere, as by a certificate.
+
+        ``reason``: why it failed; empty: it did not.
+        """
+        self._count(Outcome(user, mechanism, host, listener, not reason, reason))
 
     # Inside
 

@@ -18,11 +18,25 @@ from .errors import CommandError
 DEFAULT_USER: Final = "default"
 """The user of those who give the password that all share."""
 
+_SHARED: Final = "AUTH"
+"""In place of a mechanism: the password that all share."""
+
 MOST_FAILURES: Final = 3
 """How often a connection may fail to authenticate: it is closed with the answer to the last one."""
 
 MAX_COMMAND: Final = 64 * 1024
 """How many bytes a command may have before its client is authenticated."""
+
+
+Note = Callable[[str, str, str, str], None]
+"""Is told of a log-in that the users of SASL were not asked about.
+
+The user's name, the mechanism, the address, and why it failed; empty: it did not.
+"""
+
+
+def tell_nobody(_user: str, _mechanism: str, _host: str, _reason: str) -> None:
+    """Stands for a :data:`Note` where nobody listens."""
 
 
 class Users(Protocol):
@@ -45,13 +59,15 @@ class Authentication:
         *,
         delay_s: float = 0.1,
         session_s: float = 0.0,
+        note: Note = tell_nobody,
     ) -> None:
         """``password``: what all clients share; empty: there is none. ``users``: None: no users.
 
         ``delay_s``: how late a wrong password is answered. ``session_s``: how long an
-        authentication lasts, in seconds; 0: as long as the connection.
+        authentication lasts, in seconds; 0: as long as the connection. ``note``: see :data:`Note`.
         """
         self.password = password
+        self.note = note
         self._users = users
         self._delay_s = delay_s
         self._session_s = session_s
@@ -116,10 +132,13 @@ class Authentication:
     async def _principal(self, host: str, user: bytes | None, password: bytes) -> Principal | None:
         if user is None or user == DEFAULT_USER.encode():
             if self.password and hmac.compare_digest(password, self.password):
+                self.note(DEFAULT_USER, _SHARED, host, "")
                 return Principal("User", DEFAULT_USER)
-            if user is None or self._users is None:
+            if user is None:
+                self.note(DEFAULT_USER, _SHARED, host, "the password is wrong")
                 return None
         if self._users is None:
+            self.note(user.decode("utf-8", "replace"), _SHARED, host, "the user is wrong")
             return None
         try:
             name, text = user.decode(), password.decode()

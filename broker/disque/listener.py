@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, cast
 
 from qbus.config import Address
 
+from ..authentication import BY_CERTIFICATE
 from ..net.memory_budget import MemoryBudget
 from ..net.peer import Principal
 from . import resp
@@ -198,6 +199,9 @@ class DisqueListener:
                 identity = entrance.encryption.identify(certificate)
                 if identity is not None:
                     client.principal = identity.principal
+                    self._authentication.note(
+                        identity.principal.name, BY_CERTIFICATE, client.host, ""
+                    )
                     client.is_authenticated = True
                     client.expires_at = self._loop.time() + identity.valid_s
                     return True

@@ -28,7 +28,7 @@ from ..metadata.image import (
 from ..partition.partition import Partition, PartitionListener
 from ..queues import GroupSettings
 from .adding import Adder, Delays
-from .authentication import Authentication, Users
+from .authentication import Authentication, Note, Users, tell_nobody
 from .authorization import Guard
 from .errors import CommandError
 from .expiry import Expiry
@@ -127,6 +127,7 @@ class World:
     ``users``: who may authenticate besides those that have the password. ``access``: None:
     everything is allowed. ``link``: how other nodes are reached and told who asks; None: as clients
     reach them that have the password alone. ``tls_address``: where clients reach it with TLS.
+    ``note`` is told of log-ins that ``users`` are not asked about.
     """
 
     metadata: Metadata
@@ -140,6 +141,7 @@ class World:
     access: AccessControl | None = None
     link: Link | None = None
     tls_address: Address | None = None
+    note: Note = tell_nobody
 
 
 class DisqueService(PartitionListener):
@@ -165,6 +167,7 @@ class DisqueService(PartitionListener):
             world.users,
             delay_s=config.connection_failed_authentication_delay_ms / 1000,
             session_s=config.connections_max_reauth_ms / 1000,
+            note=world.note,
         )
         access = world.access
         self.guard = Guard(access) if access is not None and access.is_restricted else None

@@ -104,10 +104,15 @@ def _listening(address: Address) -> socket.socket:
     return socket.create_server(name, family=family, backlog=_BACKLOG)
 
 
+def _tell_nobody(_user: str, _host: str) -> None:
+    """Stands for ``identified`` where nobody listens."""
+
+
 class Listener:
     """Accepts clients on one address, from :meth:`start` until it is closed.
 
-    ``admission``, where it is set, limits how fast clients connect.
+    ``admission``, where it is set, limits how fast clients connect; ``identified`` is told of those
+    whose certificates say who they are: the user's name, and the address.
     """
 
     def __init__(
@@ -150,6 +155,7 @@ class Listener:
         self.refused = 0
         self.accepted = 0
         self.admission: Admission | None = None
+        self.identified: Callable[[str, str], None] = _tell_nobody
 
     def _make_handshakes(self, tls: Tls | None) -> Handshakes | None:
         if tls is None:
@@ -305,6 +311,8 @@ class Listener:
             self._on_failed_handshake(host, None)
             return
         expires_at = None if ends_in is None else self._loop.time() + ends_in
+        if principal is not ANONYMOUS:
+            self.identified(principal.name, host)
         self._connect(transport, host, principal, expires_at)
 
     def _identify(self, transport: TlsTransport) -> tuple[Principal, float | None]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from qbus.broker.authentication import Authentication, Choice, Outcome, passwords
+from qbus.broker.authentication import BY_CERTIFICATE, Authentication, Choice, Outcome, passwords
 from qbus.broker.authentication import authentication as module
 from qbus.broker.authentication.bearer import token_services
 from qbus.broker.net.connection import CloseConnection
@@ -445,6 +445,17 @@ async def test_a_failure_without_headers_closes(world: World) -> None:
 
 
 # Other protocols
+
+
+def test_log_ins_that_were_decided_elsewhere_are_told_and_counted(world: World) -> None:
+    authentication = world.authentication
+    authentication.note("CN=alice", BY_CERTIFICATE, "10.0.0.1", "SSL")
+    authentication.note("default", "AUTH", "10.0.0.2", reason="the password is wrong")
+    assert world.outcomes == [
+        Outcome("CN=alice", "TLS", "10.0.0.1", "SSL", is_success=True, reason=""),
+        Outcome("default", "AUTH", "10.0.0.2", "", False, "the password is wrong"),
+    ]
+    assert (authentication.successes["TLS"], authentication.failures["AUTH"]) == (1, 1)
 
 
 async def test_passwords_of_other_protocols(world: World) -> None:

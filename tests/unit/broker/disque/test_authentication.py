@@ -71,6 +71,18 @@ class TestThePasswordOfAll:
         assert await locked.ask("PING") == "PONG"
         assert str(locked.client.principal) == "User:default"
 
+    async def test_is_noted_right_or_wrong(self, locked: Jobs) -> None:
+        noted: list[tuple[str, ...]] = []
+        locked.service.authentication.note = lambda *more: noted.append(more)
+        for line in ("AUTH wrong", "AUTH alice secret", "AUTH default secret"):
+            await locked.ask(line)
+        host = locked.client.host
+        assert noted == [
+            ("default", "AUTH", host, "the password is wrong"),
+            ("alice", "AUTH", host, "the user is wrong"),
+            ("default", "AUTH", host, ""),
+        ]
+
     async def test_is_that_of_the_user_default(self, locked: Jobs) -> None:
         assert str(await locked.ask("AUTH alice secret")) == WRONGPASS
         assert await locked.ask("AUTH default secret") == "OK"

@@ -163,12 +163,15 @@ class TestTls:
 
 class TestCertificates:
     async def test_say_who_the_client_is(self) -> None:
-        served = Served(asks=True, authentication=Authentication(b"secret"))
+        noted: list[tuple[str, ...]] = []
+        note = lambda *more: noted.append(more)  # noqa: E731
+        served = Served(asks=True, authentication=Authentication(b"secret", note=note))
         await served.listener.start()
         assert await answered(*await served.connect(certificate="client"))
         (connection,) = served.listener.clients()
         assert connection.client.principal == Principal("User", "alice")
         assert connection.client.is_authenticated, "it need not say a password"
+        assert noted == [("alice", "TLS", "127.0.0.1", "")]
         assert connection.client.expires_at > asyncio.get_running_loop().time()
         served.close()
 

@@ -197,8 +197,11 @@ async def test_a_client_is_who_its_certificate_is_for(
     mutual: Settings, certificates: Certificates
 ) -> None:
     alice = trust(certificates, certificates.client("alice"))
+    told: list[tuple[str, str]] = []
     async with secure(mutual, name) as listener:
+        listener.identified = lambda *who: told.append(who)
         assert await ask_name(listener, alice) == b"User:CN=alice"
+    assert told == [("CN=alice", "127.0.0.1")]
     async with secure(mutual, name, rules="RULE:^CN=(.*)$/$1/U") as listener:
         assert await ask_name(listener, alice) == b"User:ALICE"
 
