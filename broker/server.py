@@ -70,6 +70,8 @@ def run(config: BrokerConfig, worker: Worker | None = None) -> int:
         OSError: an address cannot be listened on.
     """
     started = perf_counter()
+    if config.has_certificates:  # they are read again on this, and nobody ends the broker by it
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _raise_file_limit()
     give_back_early()
     gc.set_threshold(*_GC_THRESHOLDS)
@@ -372,6 +374,7 @@ def _reload_on_signal(encrypted: Iterable[Tls]) -> Callable[[], None]:
 
     def end() -> None:
         loop.remove_signal_handler(signal.SIGHUP)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the broker may start again
 
     if not contexts:
         return lambda: None

@@ -77,8 +77,7 @@ class Supervisor:
         self._has_metrics = config.metrics_address is not None
         self._configs = worker_configs(config, count)
         # Brokers with certificates read them again, as far as they have any.
-        encrypted = any(one.protocol.is_encrypted for one in config.kafka_listeners)
-        self._reloading = (signal.SIGHUP,) if encrypted else ()
+        self._reloading = (signal.SIGHUP,) if config.has_certificates else ()
         self._hub: _Process | None = None
         if self._has_store or self._has_metrics:
             self._hub = _Process("hub", lambda lifeline: hub.run(config, lifeline))

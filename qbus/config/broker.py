@@ -266,6 +266,13 @@ class BrokerConfig(
             )
 
     @property
+    def has_certificates(self) -> bool:
+        """Whether anything that is listened on is encrypted."""
+        page = self.metrics_listener
+        listeners = (*self.kafka_listeners, *self.disque_listeners, *([page] if page else []))
+        return any(one.protocol.is_encrypted for one in listeners)
+
+    @property
     def authenticates(self) -> bool:
         """Whether any listener of Kafka's protocol authenticates its clients."""
         return any(map(self.listener_authenticates, self.kafka_listeners))

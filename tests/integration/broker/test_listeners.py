@@ -335,6 +335,21 @@ def test_a_certificate_that_is_torn_changes_nothing(listeners: Listeners) -> Non
     listeners.keystore.write_bytes(whole)
 
 
+def test_the_signal_to_read_certificates_ends_no_broker(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    page = free_port()
+    with BrokerProcess(
+        tmp_path,
+        *("-o", f"metrics.listen=https://127.0.0.1:{page}"),
+        *("-o", f"ssl.keystore.location={certificates.server('page')}"),
+    ) as broker:
+        former = ssl.get_server_certificate(("127.0.0.1", page))
+        broker.send_signal(signal.SIGHUP)
+        assert ssl.get_server_certificate(("127.0.0.1", page)) == former
+        assert broker.alive
+
+
 # Strangers
 
 
