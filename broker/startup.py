@@ -207,7 +207,7 @@ async def _know_clients(
     """Who clients are, and what they may do."""
     access = open_access(config, metadata.acls, is_alone=not store.is_shared)
     parts.push_async_callback(asyncio.to_thread, access.close)
-    authentication = await start_authentication(config, clock, store, metadata)
+    authentication = await start_authentication(config, clock, store, metadata, access.broker_names)
     parts.callback(authentication.close)
     if access.audit is not None:
         authentication.observers.append(partial(_record, access.audit))

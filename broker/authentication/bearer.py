@@ -22,7 +22,7 @@ class BearerTokens:
     """Decides about the tokens of one listener."""
 
     def __init__(self, rules: TokenRules, keys: KeySet, reserved: frozenset[str]) -> None:
-        """``reserved``: users that no token can be of: the brokers' own."""
+        """``reserved``: users that no token can be of: the brokers' own, and nobody."""
         self._rules = rules
         self._keys = keys
         self._verifier = TokenVerifier(rules, keys)
@@ -46,7 +46,7 @@ class BearerTokens:
         except AuthenticationError as error:
             raise TokenRefused(str(error)) from None
         if found.principal in self._reserved:
-            raise TokenRefused("a token that names the brokers' own user")
+            raise TokenRefused("a token that names the brokers' own user, or nobody")
         return Identity(found.principal, found.expires_at)
 
     async def look_after(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from base64 import b64decode, b64encode
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -14,6 +15,7 @@ from qbus.security.credentials import Credentials
 from qbus.security.sasl import OAUTHBEARER
 
 from ..metadata.cache import MetadataCache
+from ..net.peer import ANONYMOUS
 from .authentication import Authentication
 
 _SECRET_BYTES: Final = 32
@@ -21,9 +23,15 @@ _KEYS_S: Final = 3.0
 
 
 async def start_authentication(
-    config: BrokerConfig, clock: Clock, store: MetadataStore, metadata: MetadataCache
+    config: BrokerConfig,
+    clock: Clock,
+    store: MetadataStore,
+    metadata: MetadataCache,
+    brokers: Iterable[str] = (),
 ) -> Authentication:
     """Return what knows the users; the keys of tokens are read already, if they can be soon.
+
+    ``brokers``: as which users brokers come, by a password or a certificate: no token is of those.
 
     Raises:
         ConfigError: settings of OAUTHBEARER are missing.
@@ -43,7 +51,8 @@ async def start_authentication(
     ):
         from .bearer import token_services  # noqa: PLC0415 - PyJWT, only where tokens are taken
 
-        tokens = token_services(config, frozenset([user] if user else []))
+        reserved = {ANONYMOUS.name, *brokers, *([user] if user else [])}
+        tokens = token_services(config, frozenset(reserved))
     authentication = Authentication(config, clock, metadata, credentials, tokens)
     if authentication.takes_tokens:
         with suppress(TimeoutError):  # the reading goes on meanwhile, and tells of its failure

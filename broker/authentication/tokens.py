@@ -6,6 +6,7 @@ header only ``alg``, ``kid`` and ``typ`` count: keys and addresses in it are ign
 audience and times are checked as RFC 7519 says; a token without an end is refused.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -33,6 +34,7 @@ _MIN_RSA_BITS: Final = 2048
 _MAX_NAME: Final = 1024
 _END_OF_TIME: Final = 1 << 40  # seconds since 1970; whatever a token says, it is a number to add to
 _MAX_KID: Final = 256
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _MAX_KEYS: Final = 100
 _PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 
@@ -170,6 +172,8 @@ class TokenVerifier:
         name = claims.get(self._rules.principal_claim)
         if not isinstance(name, str) or not name.strip() or len(name) > _MAX_NAME:
             raise AuthenticationError("a token that does not name its user")
+        if _CONTROL.search(name):  # which would forge lines of logs
+            raise AuthenticationError("a token whose user's name has control characters")
         return name
 
 

@@ -68,6 +68,11 @@ class AccessControl:
         if self.audit is not None:
             self.audit.close()
 
+    @property
+    def broker_names(self) -> frozenset[str]:
+        """The users that brokers of the cluster are."""
+        return frozenset(principal.name for principal in self._brokers)
+
     def is_broker(self, principal: Principal) -> bool:
         """Whether this is how brokers of the cluster authenticate."""
         return principal in self._brokers

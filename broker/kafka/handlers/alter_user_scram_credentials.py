@@ -6,6 +6,7 @@ close the connections of users that were removed.
 """
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
@@ -33,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 _MAX_NAME: Final = 1024
 _MAX_SALT: Final = 1024
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # it would forge lines of logs
 
 _Item = ScramCredentialDeletion | ScramCredentialUpsertion
 
@@ -98,10 +100,10 @@ def _edit(item: _Item) -> partial[dict[str, str]]:
 def _check_name(name: str) -> None:
     if not name:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-    if name == ALL_USERS or len(name) > _MAX_NAME or "\0" in name:
+    if name == ALL_USERS or len(name) > _MAX_NAME or _CONTROL.search(name):
         raise ApiError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
-            f"a name of at most {_MAX_NAME} characters without zero bytes, other than {ALL_USERS}",
+            f"a name of at most {_MAX_NAME} characters, none of control, other than {ALL_USERS}",
         )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from qbus.broker.authentication import key_set, starting
+from qbus.broker.authentication.exchange import TokenRefused
 from qbus.broker.authentication.starting import cluster_secret, start_authentication
 from qbus.broker.metadata.cache import MetadataCache
 from qbus.clock import SystemClock
@@ -14,6 +15,7 @@ from qbus.config import BrokerConfig
 from qbus.metadata import Create, EmbeddedStore, MetadataStore
 from qbus.metadata.znodes import CLUSTER_SECRET, ConfigNode
 from qbus.security.scram import ScramCredential, ScramMechanism
+from tests.support.jwt_issuer import AUDIENCE, public_jwk, rsa_key, token, write_key_set
 
 SHA_256 = ScramMechanism.SHA_256
 SASL = {
@@ -58,6 +60,28 @@ async def test_users_of_the_store_and_of_the_configuration_are_known(store: Meta
     made = await start_authentication(config, SystemClock(), store, cache)
     assert made.credentials.find(SHA_256, "alice") == alice
     assert made.credentials.find(SHA_256, "broker") is not None
+    made.close()
+    await cache.close()
+
+
+async def test_no_token_is_a_brokers_or_nobodys(store: MetadataStore, tmp_path: Path) -> None:
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:1",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": write_key_set(
+            tmp_path / "keys.json", public_jwk(rsa_key(), "one")
+        ),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+    }
+    config = BrokerConfig(SASL | settings)
+    cache = MetadataCache(store, config)
+    await cache.start()
+    made = await start_authentication(config, SystemClock(), store, cache, ["CN=broker 1"])
+    (tokens,) = made._tokens.values()
+    assert (await tokens.verify(token(sub="alice"))).name == "alice"
+    for name in ("broker", "CN=broker 1", "ANONYMOUS", "a\nb", "a\u2028b"):
+        with pytest.raises(TokenRefused):
+            await tokens.verify(token(sub=name))
     made.close()
     await cache.close()
 
