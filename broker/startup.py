@@ -56,6 +56,7 @@ from .kafka.share_requests import GroupQueues
 from .kafka.share_sessions import ShareSessions
 from .kafka.transaction_peers import TransactionPeers, peer_client
 from .log import LogConfig, LogManager
+from .log.files import PRIVATE
 from .metadata.cache import MetadataCache
 from .metadata.image import Event, Topic
 from .metadata.store import metadata_store
@@ -529,8 +530,11 @@ def _end_with_registration(
 
 
 def make_directory(config: BrokerConfig) -> None:
-    """Make the first data directory, where the metadata lie. Raises OSError."""
-    Path(config.log_dirs[0]).mkdir(parents=True, exist_ok=True)
+    """Make the first data directory, where the metadata lie. Raises OSError.
+
+    Nobody else may read it; one that is there is left as it is.
+    """
+    Path(config.log_dirs[0]).mkdir(PRIVATE, parents=True, exist_ok=True)
 
 
 def _open_logs(

@@ -26,7 +26,7 @@ from .checkpoints import (
 from .config import LogConfig
 from .controls import MakeFold, NoFold
 from .file_cache import FileCache
-from .files import Files, write_all, write_atomically
+from .files import PRIVATE, Files, write_all, write_atomically
 from .log import Log
 from .moving import MOVE_METADATA, LogMove, read_move
 from .names import (
@@ -180,7 +180,7 @@ class DataDirectory:
 
     def _acquire(self, cluster_id: str, node_id: int) -> list[TopicPartition]:
         if not self._files.exists(self.path):
-            self._files.make_directory(self.path)
+            self._files.make_directory(self.path, PRIVATE)
             self._files.sync_directory(f"{self.path}/..")
         self._lock = self._files.lock(f"{self.path}/{LOCK}")
         if self._lock is None:

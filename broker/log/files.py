@@ -9,7 +9,7 @@ import contextlib
 import errno
 import fcntl
 import os
-from typing import Protocol
+from typing import Final, Protocol
 
 Data = bytes | bytearray | memoryview
 
@@ -46,6 +46,9 @@ class File(Protocol):
     def sync(self) -> None:
         """Return when all that was written is on stable storage."""
 
+PRIVATE: Final = 0o700
+"""The mode of a data directory: records are nobody else's on the machine to read."""
+
 
 class Files(Protocol):
     """The file system. Every method may raise OSError."""
@@ -68,8 +71,8 @@ class Files(Protocol):
     def size(self, path: str) -> int:
         """The length of a file in bytes."""
 
-    def make_directory(self, path: str) -> None:
-        """Create a directory and its parents where they are missing."""
+    def make_directory(self, path: str, mode: int = 0o777) -> None:
+        """Create a directory and its parents where they are missing; ``mode``: who may use it."""
 
     def rename(self, source: str, target: str) -> None:
         """Give a file or directory another name, replacing a file of that name."""
@@ -183,8 +186,8 @@ class OsFiles:
     def size(self, path: str) -> int:
         return os.stat(path).st_size  # noqa: PTH116 - paths are strings here
 
-    def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)  # noqa: PTH103
+    def make_directory(self, path: str, mode: int = 0o777) -> None:
+        os.makedirs(path, mode, exist_ok=True)  # noqa: PTH103
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)  # noqa: PTH105

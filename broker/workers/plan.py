@@ -12,6 +12,7 @@ from qbus.config.address import is_disque, parse_endpoint
 from qbus.errors import ConfigError
 
 from ..boot import current_boot
+from ..log.files import PRIVATE
 from ..log.names import parse_partition
 
 DIRECTORY = "workers"
@@ -127,7 +128,7 @@ def machine_of(config: BrokerConfig) -> str:
     if not boot:
         return uuid.uuid4().hex
     directory = Path(config.log_dirs[0])
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(PRIVATE, parents=True, exist_ok=True)
     place = directory.stat()
     return f"{boot}/{place.st_dev}/{place.st_ino}"
 

@@ -249,7 +249,7 @@ class SimulatedFiles:
     def size(self, path: str) -> int:
         return self.open(path).size()
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, mode: int = 0o777) -> None:
         directory = self._root
         for name in path.strip("/").split("/"):
             if name not in directory.names:

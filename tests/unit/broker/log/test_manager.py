@@ -50,6 +50,13 @@ def test_a_new_directory_is_made_and_marked(open_manager: OpenManager, tmp_path:
     assert (properties.cluster_id, properties.node_id) == ("cluster", 1)
 
 
+def test_nobody_else_can_read_a_new_directory(open_manager: OpenManager, tmp_path: Path) -> None:
+    (tmp_path / "former").mkdir(mode=0o755)
+    open_manager("new", "former")
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "former").stat().st_mode & 0o777 == 0o755, "whose mode an operator chose"
+
+
 def test_two_brokers_cannot_share_a_directory(open_manager: OpenManager) -> None:
     manager = open_manager()
     with pytest.raises(ConfigError, match="in use"):

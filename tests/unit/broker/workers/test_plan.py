@@ -125,6 +125,7 @@ def test_each_writes_an_audit_log_of_its_own(tmp_path: Path) -> None:
 
 def test_a_machine_is_known_again_and_no_other_is_taken_for_it(tmp_path: Path) -> None:
     machines = [machine_of(config(tmp_path / name)) for name in ("one", "one", "two")]
+    assert (tmp_path / "one").stat().st_mode & 0o777 == 0o700
     assert machines[0] == machines[1] != machines[2]
 
 
