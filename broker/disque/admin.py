@@ -114,7 +114,7 @@ class AdminCommands:
                 credentials = words[position + 1], words[position + 2]
                 position += 3
             elif word == b"setname" and position + 1 < len(words):
-                name = words[position + 1]
+                name = _checked_name(words[position + 1])
                 position += 2
             else:
                 raise syntax_error()
@@ -169,12 +169,7 @@ class AdminCommands:
         return self.listener.clients() if self.listener is not None else ()
 
     def _set_name(self, call: Call) -> Reply:
-        name = call.arguments[2]
-        if any(not 33 <= byte <= 126 for byte in name):
-            raise CommandError(
-                "ERR Client names cannot contain spaces, newlines or special characters."
-            )
-        call.client.name = name
+        call.client.name = _checked_name(call.arguments[2])
         return resp.OK
 
     def _reply(self, call: Call) -> Reply:
@@ -568,6 +563,15 @@ class AdminCommands:
         else:
             self._service.nodes.leaving.discard(name)
         return resp.OK
+
+
+def _checked_name(name: bytes) -> bytes:
+    """A client's name that breaks no line of CLIENT LIST. Raises CommandError."""
+    if any(not 33 <= byte <= 126 for byte in name):
+        raise CommandError(
+            "ERR Client names cannot contain spaces, newlines or special characters."
+        )
+    return name
 
 
 def _filter(name: bytes, value: bytes) -> bytes:

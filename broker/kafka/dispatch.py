@@ -108,7 +108,7 @@ class Dispatcher:
             if answer is not None:
                 return answer
         charge = None
-        if self._quotas.is_active:
+        if self._quotas.is_active and peer.is_authenticated:
             charge = begin_charge(self._quotas, peer, frame, started)
         lean = self._answer_lean(peer, frame, started, charge)
         if lean is not None:

@@ -547,6 +547,7 @@ class TestConnections:
         assert (await jobs.ask("HELLO 2"))[:2] == ["server", "disque"]
         assert b"%7\r\n" in await jobs.begin("HELLO 3")
         assert await jobs.ask("HELLO 3 SETNAME worker")
+        assert str(await jobs.ask("HELLO 3 SETNAME a\x01b")).startswith("ERR Client names cannot")
         assert jobs.client.name == b"worker"
         assert str(await jobs.ask("HELLO 3 FOO")) == "ERR syntax error"
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -228,6 +229,17 @@ async def test_what_brokers_ask_each_other_is_not_counted(bus: Bus) -> None:
     sent = encode_request(ApiKey.WRITE_TXN_MARKERS, 1, 7, "app", WriteTxnMarkersRequest())
     frame = memoryview(b"".join(map(bytes, sent)))[4:]
     assert begin_charge(bus.quotas, Client().peer, frame, 0.0) is None
+
+
+async def test_what_comes_before_authentication_neither_counts_nor_waits(bus: Bus) -> None:
+    bus.limit(request_percentage=0.0001)
+    guest, stranger = Client(), Client()
+    stranger.peer.is_authenticated = False
+    bus.plane.broker.authentication = SimpleNamespace(gate=lambda *_: None)
+    await bus.ask(guest, ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+    assert guest.mutes, "who may stay unknown shares one quota"
+    await bus.ask(stranger, ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+    assert stranger.mutes == []
 
 
 async def test_time_is_counted_for_every_api_and_bounded_by_a_window(bus: Bus) -> None:
