@@ -336,10 +336,17 @@ def _serve_jobs(broker: Broker, listening: Sequence[ListenerInfo]) -> "DisqueSer
     from .disque.metrics import register_metrics as register_job_metrics  # noqa: PLC0415
     from .disque.queues import SettingsReader  # noqa: PLC0415
     from .disque.service import DisqueService, World  # noqa: PLC0415
-    from .disque.serving import link_of  # noqa: PLC0415
+    from .disque.serving import is_told_in_clear, link_of  # noqa: PLC0415
 
     plain, tls_address = _advertised_for_jobs(broker.config, listening)
     address = plain or tls_address
+    link = link_of(broker.config)
+    if broker.store.is_shared and is_told_in_clear(link, plain, tls_address):
+        _log.warning(
+            "nodes that serve jobs tell one another a password in the clear (%s): listen with"
+            " DISQUES:// besides, which they then use",
+            f"that of {link.user}" if link.user else "disque.requirepass",
+        )
     world = World(
         broker.metadata,
         broker.replicas,
@@ -350,7 +357,7 @@ def _serve_jobs(broker: Broker, listening: Sequence[ListenerInfo]) -> "DisqueSer
         SettingsReader(broker.metadata),
         broker.authentication if broker.config.disque_authenticates else None,
         broker.access,
-        link_of(broker.config),
+        link,
         tls_address,
         _note_jobs(broker.authentication),
     )

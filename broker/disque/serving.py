@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from qbus.config import BrokerConfig, ListenerInfo
+from qbus.config import Address, BrokerConfig, ListenerInfo
 from qbus.errors import ConfigError
 
 from ..net.memory_budget import MemoryBudget
@@ -119,6 +119,14 @@ def link_of(config: BrokerConfig) -> Link:
         password = config.sasl_inter_broker_password or ""
         return Link(config.sasl_inter_broker_username, password.encode(), tls)
     return Link("", (config.disque_requirepass or "").encode(), tls)
+
+
+def is_told_in_clear(link: Link, plain: Address | None, tls: Address | None) -> bool:
+    """Whether others on the network could read what nodes say of themselves.
+
+    ``plain`` and ``tls``: where nodes serve jobs without and with TLS, if they do.
+    """
+    return bool(link.password) and tls is None and plain is not None and not plain.is_loopback
 
 
 def _client_tls(config: BrokerConfig) -> Callable[[], ssl.SSLContext]:

@@ -46,6 +46,7 @@ class File(Protocol):
     def sync(self) -> None:
         """Return when all that was written is on stable storage."""
 
+
 PRIVATE: Final = 0o700
 """The mode of a data directory: records are nobody else's on the machine to read."""
 

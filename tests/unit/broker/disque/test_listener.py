@@ -18,7 +18,7 @@ from qbus.broker.disque.listener import (
 )
 from qbus.broker.disque.nodes import Node, TlsAddress
 from qbus.broker.disque.peers import Link, NodeUnavailableError, PeerConnection
-from qbus.broker.disque.serving import identify, use_of
+from qbus.broker.disque.serving import identify, is_told_in_clear, use_of
 from qbus.broker.net.listener import bind
 from qbus.broker.net.memory_budget import MemoryBudget
 from qbus.broker.net.peer import Principal
@@ -292,6 +292,14 @@ class TestOtherNodes:
         connection = PeerConnection(self.node(served).for_nodes, Link(tls=trusting_another))
         with pytest.raises(NodeUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
             await connection.call(["ECHO"], 5)
+
+    def test_should_not_tell_their_password_in_the_clear(self) -> None:
+        link, near, far = Link("b", b"secret"), Address("127.0.0.1", 1), Address("10.0.0.1", 1)
+        assert is_told_in_clear(link, far, None)
+        assert not is_told_in_clear(link, far, far), "they take the one with TLS"
+        assert not is_told_in_clear(link, near, None)
+        assert not is_told_in_clear(link, None, far)
+        assert not is_told_in_clear(Link(), far, None)
 
     async def test_are_not_reached_without_means(self, served: Served) -> None:
         connection = PeerConnection(self.node(served).for_nodes, Link())
