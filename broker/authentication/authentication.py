@@ -407,7 +407,10 @@ class Authentication:
             if mechanism == OAUTHBEARER:
                 continue
             if mechanism not in left and not (mechanism == PLAIN and left):
-                close("the user was removed")
+                try:
+                    close("the user was removed")
+                except Exception:  # noqa: BLE001 - all others are to be closed, too
+                    _log.exception("a connection of the removed user %r does not close", user)
 
 
 class RawReply:

@@ -485,6 +485,20 @@ async def test_clients_of_other_protocols_are_told_when_their_user_is_removed(
     assert not world.authentication._followed
 
 
+async def test_a_connection_that_does_not_close_keeps_no_other_open(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(reason: str) -> None:
+        raise OSError(reason)
+
+    gone: list[str] = []
+    world.authentication.track("alice", fail)
+    world.authentication.track("alice", gone.append)
+    world.users.put("alice")
+    assert gone == ["the user was removed"]
+    assert "does not close" in caplog.text
+
+
 @pytest.mark.parametrize(
     "missing", ["sasl.oauthbearer.jwks.endpoint.url", "sasl.oauthbearer.expected.audience"]
 )
