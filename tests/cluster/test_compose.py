@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,9 +66,9 @@ def test_brokers_have_valid_settings(document: Any) -> None:
 
 
 def test_brokers_are_open_to_nobody(document: Any) -> None:
-    settings = tomllib.loads(document["configs"]["broker"]["content"])
+    settings = tomllib.loads((DOCKER / document["configs"]["broker"]["file"]).read_text())
     references = ("sasl.inter.broker.password", "zookeeper.digest")
-    assert all(settings[name].startswith("file:/run/secrets/") for name in references)
+    assert all(settings[name].startswith("file:/etc/qbus/tls/") for name in references)
     (listen,) = (
         option.removeprefix("--listen=")
         for option in document["services"]["broker-1"]["command"]
@@ -105,6 +106,33 @@ def test_processes_are_confined(document: Any) -> None:
         assert "--require-hashes" in text
 
 
+def test_nothing_is_copied_into_what_is_read_only(document: Any) -> None:
+    """Compose mounts files; contents and variables it would copy, and be refused."""
+    assert not document.get("secrets")
+    for config in document["configs"].values():
+        assert list(config) == ["file"]
+        assert (DOCKER / config["file"]).is_file()
+
+
+def test_passwords_are_made_once(document: Any, tmp_path: Path) -> None:
+    service = document["services"]["certificates"]
+    (script,) = service["command"]
+    script = script.replace("/etc/qbus/tls", str(tmp_path)).replace("$$", "$")
+    script = script.replace("python3", sys.executable).replace("qbus tls", "echo made:")
+    shell, option = service["entrypoint"]
+    made = []
+    for _ in range(2):
+        subprocess.run([shell, option, script], check=True)
+        made.append({path.name: path.read_text() for path in tmp_path.iterdir()})
+    assert made[0] == made[1]
+    assert made[0].keys() == {"broker.password", "zookeeper.digest"}
+    assert made[0]["zookeeper.digest"].startswith("qbus:")
+    assert min(map(len, made[0].values())) > 30
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+    properties = (DOCKER / document["configs"]["client"]["file"]).read_text()
+    assert "sasl.password=file:/etc/qbus/tls/broker.password\n" in properties
+
+
 def test_spark_has_two_workers_of_one_master(document: Any) -> None:
     services = document["services"]
     assert list(services)[6:9] == ["spark-master", "spark-worker-1", "spark-worker-2"]
@@ -134,13 +162,7 @@ def test_all_that_is_stored_is_in_volumes(document: Any) -> None:
 def compose() -> Iterator[Any]:
     skip_because_of(engine_missing())
     containers = pytest.importorskip("testcontainers.compose")
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setenv("QBUS_BROKER_PASSWORD", "of-the-brokers")
-    monkeypatch.setenv("QBUS_ZOOKEEPER_DIGEST", "qbus:of-the-store")
-    with (
-        monkeypatch.context(),
-        containers.DockerCompose(str(DOCKER), "compose.yaml", build=True, wait=True) as running,
-    ):
+    with containers.DockerCompose(str(DOCKER), "compose.yaml", build=True, wait=True) as running:
         yield running
 
 
