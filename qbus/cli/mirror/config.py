@@ -9,10 +9,11 @@ from qbus.cli.daemon_config import DaemonConfig, Help, config_group
 from qbus.cli.daemons import security_of, toml_value
 from qbus.cli.failures import Failure
 from qbus.cli.mirror.options import ZOOKEEPER_HELP, Selected
+from qbus.cli.targets import Target
 from qbus.errors import ConfigError
 
 if TYPE_CHECKING:
-    from qbus.clients.mirror.config import MirrorConfig
+    from qbus.clients.mirror.config import LinkConfig, MirrorConfig
 
 
 def to_toml(stated: Selected) -> bytes:
@@ -85,6 +86,14 @@ def check(
         return parse(text, defaults=defaults)
     except ConfigError as error:
         raise Failure(f"{origin}: {error}") from error
+
+
+def sides(link: "LinkConfig") -> tuple[Target, Target]:
+    """The source and the target of a link. Raises ConfigError: a file cannot be read."""
+    return (
+        Target(link.source_bootstrap, link.source_security.security()),
+        Target(link.target_bootstrap, link.target_security.security()),
+    )
 
 
 def _table(head: str, fields: dict[str, Any]) -> list[str]:

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Sequence
 
 from qbus.cli.failures import Failure
-from qbus.cli.mirror.config import configuration
+from qbus.cli.mirror.config import configuration, sides
 from qbus.cli.mirror.options import Selected
 from qbus.cli.mirror.tables import carried_table
 from qbus.cli.output import Document, emit
 from qbus.cli.session import ensure_reachable
-from qbus.cli.targets import Target
 from qbus.clients.mirror.checks import takes_mirrors
 from qbus.clients.mirror.config import LinkConfig, links
 from qbus.clients.mirror.groups import OffsetSync
@@ -34,8 +33,8 @@ async def carry_groups(
 
 
 async def _carry(config: LinkConfig, groups: Sequence[str], *, backwards: bool) -> list[Document]:
-    for bootstrap in (config.source_bootstrap, config.target_bootstrap):
-        await ensure_reachable(Target(bootstrap))
+    for side in sides(config):
+        await ensure_reachable(side)
     async with clusters(config) as (source, target):
         if not await takes_mirrors(target, config.source):
             raise Failure(

@@ -6,13 +6,12 @@ import click
 
 from qbus.cli.daemon_store import administration, read_statuses
 from qbus.cli.failures import Failure, describe
-from qbus.cli.mirror.config import configuration
+from qbus.cli.mirror.config import configuration, sides
 from qbus.cli.mirror.options import Selected
 from qbus.cli.mirror.tables import status_tables
 from qbus.cli.output import Document, emit
 from qbus.cli.running import watching
 from qbus.cli.session import ensure_reachable
-from qbus.cli.targets import Target
 from qbus.clients.mirror.config import LinkConfig, links
 from qbus.clients.mirror.control import processes_path, status_path
 from qbus.clients.mirror.lag_probe import LagProbe
@@ -64,8 +63,8 @@ class _LinkProbe:
         config = self._config
         try:
             if self._lag is None:
-                for bootstrap in (config.source_bootstrap, config.target_bootstrap):
-                    await ensure_reachable(Target(bootstrap))
+                for side in sides(config):
+                    await ensure_reachable(side)
                 source, target = await self._cleanup.enter_async_context(clusters(config))
                 self._lag = LagProbe(config, source, target, SystemClock())
             status = await self._lag.measure()

@@ -29,11 +29,11 @@ def run_pipeline(name: str, common: Common, chosen: dict[str, Any], mode: str = 
     from qbus.clients.pipelines.run import Mode, PipelineRun
 
     config = load(name, common.config_file, stated({**common.stated(), **chosen}))
-    for bootstrap in [] if name == "compact" else _clusters(config):
-        asyncio.run(ensure_reachable(Target(bootstrap)))
     if name != "compact":
-        target = Target(config.bootstrap, config.security.security())
-        asyncio.run(_check_topics(target, config.source.topics))
+        targets = _clusters(config)
+        for target in targets:
+            asyncio.run(ensure_reachable(target))
+        asyncio.run(_check_topics(targets[0], config.source.topics))
     _end_by_sigterm()
     with Terminal(as_json=common.as_json) as terminal:
         run = PipelineRun(Mode(mode), terminal, _state_directory(name))
@@ -75,10 +75,11 @@ def _end_by_sigterm() -> None:
     signal.signal(signal.SIGTERM, stop)
 
 
-def _clusters(config: Any) -> list[str]:
-    """The addresses of the clusters that a pipeline needs."""
+def _clusters(config: Any) -> list[Target]:
+    """The clusters that a pipeline needs, first the one that it reads. Raises ConfigError."""
     others = (getattr(config, table, None) for table in ("output", "copy"))
-    return [config.bootstrap, *(other.bootstrap for other in others if other and other.bootstrap)]
+    needed = [config, *(other for other in others if other and other.bootstrap)]
+    return [Target(one.bootstrap, one.security.security()) for one in needed]
 
 
 def _summaries(tallies: list[Any]) -> str:

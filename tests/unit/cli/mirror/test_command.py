@@ -8,10 +8,12 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
+from qbus.cli.failures import Failure
 from qbus.cli.mirror.config import to_toml
 from qbus.cli.mirror.options import Idc, Selected
 from qbus.cli.mirror.tables import carried_table, status_tables
 from qbus.cli.root import qbus
+from qbus.cli.targets import Target
 from qbus.clients.mirror.config import links, parse
 from qbus.clients.mirror.control import target_defaults
 
@@ -67,6 +69,25 @@ def test_values_that_cannot_be_are_refused_by_name(arguments: tuple[str, ...], w
     result = run("run", *arguments)
     assert result.exit_code == 2
     assert why in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("command", ["groups", "status"])
+def test_each_side_is_asked_as_it_wants_to_be(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = []
+
+    async def reachable(target: Target) -> None:
+        asked.append((target.bootstrap, target.protocol))
+        if len(asked) == 2:
+            raise Failure("that is enough")
+
+    monkeypatch.setattr(f"qbus.cli.mirror.{command}.ensure_reachable", reachable)
+    config = tmp_path / "mirror.toml"
+    config.write_text(GOOD.replace("h:2", "zk://z:1/b") + 'security.protocol = "SSL"\n')
+    result = run(command, "--config", str(config), "--once")
+    assert "that is enough" in result.output
+    assert asked == [("h:1", "SSL"), ("zk://z:1/b", "PLAINTEXT")]
 
 
 def test_options_become_a_configuration() -> None:

@@ -76,6 +76,30 @@ def test_a_copy_that_is_away_is_named_before_spark_starts(monkeypatch: pytest.Mo
     assert asked == ["127.0.0.1:1", "127.0.0.1:2"]
 
 
+def test_secured_clusters_are_asked_as_they_want_to_be(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from qbus.cli.pipeline import running
+
+    asked = []
+
+    async def reachable(target: Target) -> None:
+        asked.append((target.bootstrap, target.protocol))
+
+    def stop(_: Target) -> None:
+        raise click.ClickException("that is enough")
+
+    monkeypatch.setattr(running, "ensure_reachable", reachable)
+    monkeypatch.setattr(running, "administration", stop)
+    config = tmp_path / "audit.toml"
+    config.write_text(
+        'bootstrap = "zk://z:1/a"\nsource.topics = ["t"]\nsecurity.protocol = "SSL"\n'
+        '[copy]\nbootstrap = "zk://z:1/b"\n'
+    )
+    assert "that is enough" in failure("audit", "--config", str(config))
+    assert asked == [("zk://z:1/a", "SSL"), ("zk://z:1/b", "PLAINTEXT")]
+
+
 def test_a_topic_that_does_not_exist_is_named_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
