@@ -27,6 +27,7 @@ from .exchange import (
     Overloaded,
     PlainExchange,
     ScramExchange,
+    Step,
     TokenService,
     Unchecked,
 )
@@ -194,7 +195,7 @@ class Authentication:
         exchange = session.exchange
         try:
             session.check_mechanism()
-            step = await exchange.step(message)
+            step = await _step(exchange, message)
             if step.identity is None:
                 return Answer(step.message)
             session.succeed(step.identity)
@@ -411,6 +412,21 @@ class Authentication:
                     close("the user was removed")
                 except Exception:  # noqa: BLE001 - all others are to be closed, too
                     _log.exception("a connection of the removed user %r does not close", user)
+
+
+async def _step(exchange: Exchange, message: bytes) -> Step:
+    """Go on with an exchange; a defect fails it as a wrong password would.
+
+    Raises:
+        AuthenticationError: it is over, without success.
+    """
+    try:
+        return await exchange.step(message)
+    except AuthenticationError:
+        raise
+    except Exception as error:  # noqa: BLE001 - nobody is let in when in doubt
+        _log.exception("a log-in cannot be decided")
+        raise AuthenticationError(f"the broker has failed: {type(error).__name__}") from None
 
 
 class RawReply:

@@ -485,6 +485,19 @@ async def test_clients_of_other_protocols_are_told_when_their_user_is_removed(
     assert not world.authentication._followed
 
 
+async def test_a_defect_is_a_failure_that_counts(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = world.connect()
+    monkeypatch.setattr(world.authentication, "_check_password", lambda *_, **__: 1 / 0)
+    assert await world.log_in(peer, plain()) is not None
+    assert not peer.is_authenticated
+    assert world.outcomes[-1].reason == "the broker has failed: ZeroDivisionError"
+    assert "secret" not in caplog.text
+    with pytest.raises(CloseConnection):
+        world.authentication.gate(peer, AUTHENTICATE)
+
+
 async def test_a_connection_that_does_not_close_keeps_no_other_open(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
