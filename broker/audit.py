@@ -243,9 +243,11 @@ class AuditLog:
             self._unqueued += 1
             self._say("its queue is full: events come faster than they can be written")
             return
-        event["time_ms"] = int(time() * 1000)
+        # Bounded here: thousands of names that strangers chose may wait.
+        line = {name: _bounded(value) for name, value in event.items()}
+        line["time_ms"] = int(time() * 1000)
         with self._ready:
-            self._queue.append(event)
+            self._queue.append(line)
             self._ready.notify()
 
     # Writing
@@ -290,7 +292,7 @@ class AuditLog:
         }
         for name, value in event.items():
             if name != "time_ms":
-                line[name] = _bounded(value)
+                line[name] = value
         return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
     def _say(self, why: str) -> None:

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import stat
+import tracemalloc
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -115,6 +116,19 @@ def test_what_a_client_calls_itself_cannot_forge_or_flood_lines(
     assert text.count("\n") == 1
     assert len(text) < 2000
     assert lines(tmp_path / "audit.log")[0]["allowed"] is False
+
+
+def test_what_waits_for_a_slow_disk_takes_little_memory(audit: AuditLog, disk: Disk) -> None:
+    disk.free.clear()
+    tracemalloc.start()
+    try:
+        for number in range(80):
+            name = f"{number}" + "y" * 100_000
+            audit.authorization(caller(client_id=name), Operation.READ, ORDERS, DENIED)
+        del name
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_only_the_brokers_user_can_read_it(audit: AuditLog, tmp_path: Path) -> None:
