@@ -290,9 +290,7 @@ class AuditLog:
             "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "broker": self._node_id,
         }
-        for name, value in event.items():
-            if name != "time_ms":
-                line[name] = value
+        line |= {name: value for name, value in event.items() if name != "time_ms"}
         return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
     def _say(self, why: str) -> None:
