@@ -22,6 +22,7 @@ from .errors import TOO_MANY_CLIENTS
 _log = logging.getLogger(__name__)
 
 _SWEEP_S: Final = 1.0
+_LINE_EVERY_S: Final = 10.0
 _DRAIN_STEP_S: Final = 0.01
 _NO_ROOM_S: Final = 0.05  # between two attempts to accept for want of descriptors
 
@@ -110,6 +111,8 @@ class DisqueListener:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._closed_sent = 0
         self._closed_received = 0
+        self._untold = 0
+        self._next_line_at = 0.0
         self.accepted = 0
         self.refused = 0
         self.failed_handshakes = 0
@@ -158,7 +161,7 @@ class DisqueListener:
         """See :class:`.connection.Owner`."""
         if len(self._connections) >= self.limits.max_clients and not self._make_room():
             self.refused += 1
-            _log.warning("too many clients: %s is turned away", connection.client.address)
+            self._tell(f"too many clients: {connection.client.address} is turned away")
             connection.turn_away(resp.error(TOO_MANY_CLIENTS))
             return
         host = connection.client.host
@@ -294,9 +297,19 @@ class DisqueListener:
             self.failed_handshakes += 1
             sock.close()
         if isinstance(error, OSError):  # those of TLS are some
-            _log.info("a TLS handshake failed: %s", _reason(error))
+            self._tell(f"a TLS handshake failed: {_reason(error)}")
         elif error is not None:
             _log.error("a client cannot be let in", exc_info=error)
+
+    def _tell(self, what: str) -> None:
+        """Log what strangers can bring about at any rate, but not each time."""
+        now = self._loop.time()
+        if now < self._next_line_at:
+            self._untold += 1
+            return
+        more = f" (and {self._untold} such things before)" if self._untold else ""
+        self._untold, self._next_line_at = 0, now + _LINE_EVERY_S
+        _log.warning("%s%s", what, more)
 
     def _sweep(self) -> None:
         """Close the connections whose clients have had their time."""

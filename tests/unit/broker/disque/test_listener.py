@@ -135,6 +135,16 @@ class TestTls:
         assert served.listener.connections == 0
         assert await answered(*await served.connect())
 
+    async def test_many_that_are_none_do_not_fill_the_log(
+        self, served: Served, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        for number in range(20):
+            _, writer = await asyncio.open_connection(*served.address)
+            writer.write(b"PING\r\n" * 10)
+            await eventually(lambda: served.listener.failed_handshakes > number)  # noqa: B023
+            writer.transport.abort()
+        assert caplog.text.count("a TLS handshake failed") == 1
+
     async def test_a_handshake_has_its_time(self) -> None:
         served = Served(LIMITS._replace(handshake_s=0.1))
         await served.listener.start()
