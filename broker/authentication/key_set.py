@@ -13,7 +13,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
-from urllib.request import HTTPRedirectHandler, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
 
 from .tokens import SigningKey, read_key_set
 
@@ -110,7 +110,9 @@ def fetch(url: str) -> bytes:
         with Path(unquote(parts.path)).open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
     else:
-        with build_opener(_NoRedirects).open(url, timeout=_TIMEOUT_S) as answer:
+        # http is for this machine alone: no proxy that the environment names may answer for it.
+        direct = [ProxyHandler({})] if parts.scheme == "http" else []
+        with build_opener(_NoRedirects, *direct).open(url, timeout=_TIMEOUT_S) as answer:
             data = answer.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
         raise ValueError(f"it is longer than {_MAX_BYTES} bytes")

@@ -133,7 +133,11 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
         fetch((tmp_path / "missing").as_uri())
 
 
-def test_an_address_is_asked_and_redirects_are_not_followed() -> None:
+def test_an_address_is_asked_and_redirects_are_not_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # which is not asked
+    monkeypatch.delenv("no_proxy", raising=False)
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
