@@ -1,10 +1,12 @@
 """Files of properties, as Java and librdkafka write them: ``name=value``, one a line."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from qbus.errors import ConfigError
 
+_LINE_END = re.compile(r"\r\n|\n|\r")  # and no other: a password may hold those of Unicode
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -43,7 +45,7 @@ def parse_properties(text: str, where: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    lines = enumerate(text.splitlines(), 1)
+    lines = enumerate(_LINE_END.split(text), 1)
     for number, line in lines:
         whole = line.strip(" \t\f")
         if not whole or whole[0] in "#!":
