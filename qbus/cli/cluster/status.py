@@ -1,6 +1,7 @@
 """The status of a cluster: its brokers, ZooKeeper servers, Spark and local processes."""
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -88,8 +89,13 @@ async def _local(layout: Layout, settings: "ClusterSettings", target: Target) ->
 
 
 def _as_administrator(layout: Layout, settings: "ClusterSettings", target: Target) -> Target:
-    """The cluster in a directory, as the administrator whose file is there."""
-    if settings.secure and target.security is None:
+    """The cluster in a directory, as the administrator whose file is there.
+
+    What a context or the environment says is for another cluster: no password of it is given here.
+    """
+    if not settings.secure:
+        return Target(settings.bootstrap)
+    if os.access(layout.client_properties, os.R_OK):
         found = read_command_config(layout.client_properties)
         return Target(settings.bootstrap, found.security, layout.client_properties)
     return replace(target, bootstrap=settings.bootstrap)

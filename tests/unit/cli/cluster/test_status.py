@@ -1,7 +1,15 @@
-"""How the Spark of a local cluster is shown."""
+"""How the cluster in a directory is asked, and how its Spark is shown."""
 
-from qbus.cli.cluster.status import spark_status
-from qbus.local_cluster.settings import SparkSettings
+from pathlib import Path
+
+import pytest
+
+from qbus.cli.cluster.status import gather, spark_status
+from qbus.cli.failures import Failure
+from qbus.cli.targets import Target
+from qbus.local_cluster import Layout
+from qbus.local_cluster.settings import ClusterSettings, SparkSettings
+from qbus.security.client import ClientSecurity
 
 SETTINGS = SparkSettings(7077, 8080, (7001, 7002))
 TOLD = {
@@ -31,3 +39,34 @@ def test_a_master_that_does_not_serve_leaves_all_down() -> None:
     assert not status["master"]["up"]
     assert not any(worker["up"] for worker in status["workers"])
     assert status["applications"] == []
+
+
+@pytest.mark.parametrize(("secure", "user"), [(True, "admin"), (False, None)])
+async def test_the_cluster_in_a_directory_is_asked_as_its_own_administrator(
+    secure: bool, user: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A context may be for another cluster, whose password is none of this one's business."""
+    layout = Layout(tmp_path)
+    ClusterSettings(1, 9192, (2181,), secure=secure).write(layout.settings)
+    layout.client_properties.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        "sasl.username=admin\nsasl.password=of-this-one\n"
+    )
+    other = ClientSecurity(
+        protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_username="somebody",
+        sasl_password="of-another",
+    )
+    asked = []
+
+    def administration(target: Target) -> None:
+        asked.append(target)
+        raise Failure("that is enough")
+
+    monkeypatch.setattr("qbus.cli.cluster.status.administration", administration)
+    monkeypatch.setattr("qbus.cli.cluster.status.mode", lambda *_: None)
+    await gather(tmp_path, None, Target("elsewhere:1", other))
+    (target,) = asked
+    assert target.bootstrap == "127.0.0.1:9192"
+    assert (target.security and target.security.sasl_username) == user
