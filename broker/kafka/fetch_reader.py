@@ -40,9 +40,10 @@ class FetchTarget:
 
     of_leader: only the leader may serve it.
     moved: the partition has changed since it was read.
+    may_read: whether the client may read the topic, which may change while it waits; None: it may.
     """
 
-    __slots__ = ("_of_leader", "_waiter", "data", "moved", "partition", "wanted")
+    __slots__ = ("_of_leader", "_waiter", "data", "may_read", "moved", "partition", "wanted")
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class FetchTarget:
         self.wanted = wanted
         self.data = data
         self.moved = False
+        self.may_read: Callable[[], bool] | None = None
         self._of_leader = of_leader
         self._waiter: FetchWaiter | None = None
 
@@ -92,6 +94,8 @@ class FetchTarget:
 
     def check(self) -> ErrorCode:
         """Return why this may not be read here in the leader epoch that the client knows, if so."""
+        if self.may_read is not None and not self.may_read():
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partition = self.partition
         check = partition.check if self._of_leader else partition.check_readable
         return check(self.wanted.current_leader_epoch)

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
+from qbus.broker.authorization import AccessControl
 from qbus.broker.compaction.cleaner import LogCleaner
 from qbus.broker.dead_letters import DeadLetters
 from qbus.broker.delay import DelayService
@@ -163,6 +164,8 @@ class DataPlane:
         self.store = Store()
         self.dead_letters = cast("DeadLetters", None)
         """What stores records that are given up: set by tests that give some up."""
+        self.control: AccessControl | None = None
+        """What requests are authorized by, if they are."""
 
     async def start(self, before_partitions: Callable[[], None] | None = None) -> None:
         """Open what is on disk; before that, call ``before_partitions``."""
@@ -250,7 +253,7 @@ class DataPlane:
         header, position = decode_request_header(buffer)
         decoded = decode(API[key].request, header.api_version, buffer, position)
         peer = peer or Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092))
-        context = RequestContext(key, version, header.client_id, peer)
+        context = RequestContext(key, version, header.client_id, peer, self.control)
         module = import_module(f"qbus.broker.kafka.handlers.{key.name.lower()}")
         return module.handle(self.broker, context, decoded)
 

@@ -22,6 +22,7 @@ and told which transactions in it were aborted (KIP-98): it passes over their re
 sent as all others. It waits for the last stable offset to move. Every answer tells that offset.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from qbus.errors import ApiError, ErrorCode
@@ -154,6 +155,9 @@ class _Fetch:
                 self._fail(data, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             elif not (self._rack and self._redirect(partition, wanted, data)):
                 target = self._make(partition, wanted, data, of_leader=self._of_leader)
+                if self._context.is_restricted:
+                    resource = topic_resource(partition.topic)
+                    target.may_read = partial(self._context.may, Operation.READ, resource)
                 self.targets.append(target)
                 self.reader.read(target)
         return FetchableTopicResponse(

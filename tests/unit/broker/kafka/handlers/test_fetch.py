@@ -6,12 +6,22 @@ from typing import Any
 
 import pytest
 
+from qbus.broker.authorization import AccessControl, AclAuthorizer
 from qbus.broker.kafka.fetch_reader import FetchAnswer
 from qbus.broker.metadata.image import BrokerInfo, PartitionInfo, Topic
 from qbus.broker.partition.partition import Partition
 from qbus.errors import ErrorCode
 from qbus.records import build_batch, iter_batches
 from qbus.records.control import ControlType, control_batch, encode_int64
+from qbus.security.acls import (
+    EVERYONE,
+    AclIndex,
+    Entry,
+    Operation,
+    Pattern,
+    Permission,
+    ResourceType,
+)
 from qbus.wire import API, ApiKey
 from qbus.wire.messages.fetch import (
     FetchPartition,
@@ -509,3 +519,23 @@ async def test_hidden_batches_are_for_those_who_ask_for_them(plane: DataPlane) -
             (data,) = over_the_wire(ApiKey.FETCH, version, response).responses[0].partitions
             seen[asked] = (data.high_watermark, len(list(iter_batches(bytes(data.records or b"")))))
         assert seen == {False: (1, 1), True: (2, 2)}
+
+
+class TestRightsThatAreTakenAway:
+    async def test_a_fetch_that_waits_brings_nothing_then(
+        self, plane: DataPlane, orders: Partition
+    ) -> None:
+        rules = AclIndex()
+        plane.control = AccessControl(AclAuthorizer(rules))
+        everybody = Entry(EVERYONE, "*", Operation.READ, Permission.ALLOW)
+        rules.put(Pattern(ResourceType.TOPIC, "orders"), [everybody])
+        early = poll(plane, at(0), wait_ms=60_000)
+        append(orders, b"before")
+        (data,) = await answered(early)
+        assert values(data.records) == [b"before"]
+        late = poll(plane, at(1), wait_ms=60_000)
+        rules.clear()
+        append(orders, b"after")
+        (data,) = await answered(late)
+        assert data.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert not data.records
