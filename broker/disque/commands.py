@@ -624,7 +624,15 @@ class JobCommands:
         missing = resp.error(errors.NO_JOB)
         patience_ms = timeout_ms + 10_000 if timeout_ms else 0
         waiting = self._of_one(call, call.arguments[1], self._wait_done, missing, patience_ms)
-        return waiting if isinstance(waiting, bytes) else _within(waiting, timeout_ms)
+        if isinstance(waiting, bytes):
+            return waiting
+        return self._if_still_allowed(call, _within(waiting, timeout_ms))
+
+    async def _if_still_allowed(self, call: Call, waiting: Awaitable[bytes]) -> bytes:
+        """The answer of a command that took its time. Raises CommandError: it is denied by now."""
+        reply = await waiting
+        may_know = self._service.guard is None or self._place(call, call.arguments[1]) is not None
+        return reply if may_know else resp.error(errors.NO_JOB)
 
     async def _wait_done(self, found: Found) -> bytes:
         now: Found | None = found

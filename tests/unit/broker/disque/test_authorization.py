@@ -279,6 +279,15 @@ class TestJobs:
         assert await jobs.by_admin(f"ACKJOB {job} RESULT done") == 1
         assert b"done" in await asyncio.wait_for(waiting, 5)
 
+    async def test_no_result_is_told_after_the_right_to_it_is_gone(self, jobs: Guarded) -> None:
+        job = await jobs.by_admin("ADDJOB q body 0")
+        jobs.allow(TOPIC, "q", Operation.WRITE)
+        waiting = jobs.begin(f"WAITJOB {job} 5000")
+        await jobs.settled()
+        jobs.take_away()
+        assert await jobs.by_admin(f"ACKJOB {job} RESULT done") == 1
+        assert (await asyncio.wait_for(waiting, 5)).startswith(b"-NOJOB")
+
     async def test_who_waits_gets_nothing_after_his_rights_are_gone(self, jobs: Guarded) -> None:
         await jobs.by_admin("ADDJOB q first 0")
         await jobs.by_admin("GETJOB FROM q")
