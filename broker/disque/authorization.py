@@ -186,6 +186,15 @@ class Guard:
             rule = Rule(Scope.QUEUE, (Operation.CREATE,))
             self._need(call, "addjob", rule, topic(topic_name))
 
+    def note_created(self, call: Call, topic_name: str) -> None:
+        """Have the audit log tell that a command made a topic."""
+        audit = self._access.audit
+        if audit is not None:
+            name = call.arguments[0].decode("latin-1").lower()
+            audit.administration(
+                _caller(call.client, name, administers=True), "create topic", topic_name
+            )
+
     def seen_by(self, call: Call) -> Callable[[str], bool]:
         """What tells whether a client may see a topic in the list that a command makes."""
         client, access = call.client, self._access
@@ -211,11 +220,16 @@ class Guard:
                 break
         if not allowed or access.audit is not None:
             administers = name == "pause" or (rule.scope is Scope.CLUSTER and not call.is_local)
-            label = client.name.decode("utf-8", "replace")
-            request = f"RESP {name.upper()}"
-            caller = Caller(client.principal, client.host, label, request, administers)
-            access.note(caller, used, resource, allowed=allowed)
+            access.note(
+                _caller(client, name, administers=administers), used, resource, allowed=allowed
+            )
         return not allowed
+
+
+def _caller(client: Client, command: str, *, administers: bool) -> Caller:
+    label = client.name.decode("utf-8", "replace")
+    request = f"RESP {command.upper()}"
+    return Caller(client.principal, client.host, label, request, administers)
 
 
 def _named(rule: Rule, name: str, arguments: Sequence[bytes]) -> Sequence[bytes]:

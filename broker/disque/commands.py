@@ -267,7 +267,9 @@ class JobCommands:
             if topic is None:
                 if service.guard is not None and not call.is_local:
                     service.guard.need_create(call, queue.topic)
-                await service.create_topic(queue, options.replicate or 1)
+                is_new = await service.create_topic(queue, options.replicate or 1)
+                if is_new and service.guard is not None:
+                    service.guard.note_created(call, queue.topic)
                 continue
             self._check_copies(topic, options)
             nodes = [] if call.is_local else service.others_with(queue)

@@ -281,17 +281,20 @@ class DisqueService(PartitionListener):
         """The topic that a queue is, if it is there."""
         return self.metadata.topics.get(queue.topic)
 
-    async def create_topic(self, queue: JobQueue, replicas: int) -> None:
+    async def create_topic(self, queue: JobQueue, replicas: int) -> bool:
         """Create the topic that a queue is, and wait until its partitions are led.
 
-        ``replicas``: as many as that at least, if there are so many brokers. Raises CommandError.
+        Whether it was this call that began it. ``replicas``: as many as that at least, if there are
+        so many brokers. Raises CommandError.
         """
         creating = self._creating.get(queue.topic)
+        is_first = creating is None
         if creating is None:
             creating = asyncio.ensure_future(self._create(queue, replicas))
             self._creating[queue.topic] = creating
             creating.add_done_callback(lambda _: self._creating.pop(queue.topic, None))
         await asyncio.shield(creating)
+        return is_first
 
     async def _create(self, queue: JobQueue, replicas: int) -> None:
         config: dict[str, str | None] = {"qbus.delay.enable": "true"}

@@ -370,11 +370,19 @@ async def test_what_is_denied_is_in_the_audit_log(tmp_path: Path) -> None:
     made.service.guard = Guard(AccessControl(AclAuthorizer(made.rules), audit))
     await made.ask("QLEN q")
     await made.ask("PAUSE q in", made.admin_client)
+    for body in ("one", "two"):
+        await made.ask(f"ADDJOB new {body} 0", made.admin_client)
     await asyncio.to_thread(audit.close)
     await made.stop()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    said = [(one["principal"], one["request"], one["allowed"]) for one in lines]
-    assert said == [("User:alice", "RESP QLEN", False), ("User:admin", "RESP PAUSE", True)]
+    said = [
+        (one["principal"], one["request"], one.get("allowed", one.get("target"))) for one in lines
+    ]
+    assert said == [
+        ("User:alice", "RESP QLEN", False),
+        ("User:admin", "RESP PAUSE", True),
+        ("User:admin", "RESP ADDJOB", "new"),
+    ]
 
 
 def _limits() -> Any:
