@@ -35,6 +35,7 @@ RESPONSE_S: Final = 60.0
 
 _BACKLOG: Final = 128
 _AT_ONCE: Final = 2  # pages that are made
+_ACCEPT_AGAIN_S: Final = 0.1
 _REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,32}) ([!-~]{1,8192}) HTTP/1\.[01]")
 _HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*?)[ \t]*")
 _SINGLE: Final = frozenset({"authorization", "host"})
@@ -191,31 +192,44 @@ class PageServer:
 
     async def _serve(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        accepting = asyncio.create_task(self._accept())
+        self._loop.add_reader(self._sock, self._on_acceptable)
         self._is_ready.set()
         await self._over.wait()
-        for task in [accepting, *self._tasks]:
+        self._loop.remove_reader(self._sock)
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(accepting, *self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                connection, address = await loop.sock_accept(self._sock)
-            except OSError as error:  # for want of descriptors, or the client has gone
-                _log.debug("a connection for metrics is not accepted: %s", error)
-                await asyncio.sleep(0.1)
-                continue
-            if len(self._tasks) >= self._max_connections and not self._drop_oldest():
-                connection.close()
-                continue
-            host = str(address[0])
-            task = asyncio.create_task(self._converse(connection, host))
-            self._tasks.add(task)
-            self._asking[task] = host
-            task.add_done_callback(partial(self._ended, connection))
-            await asyncio.sleep(0)  # there may be many: those that are here go on meanwhile
+    def _on_acceptable(self) -> None:
+        """Accept one client: there may be many, and those that are here go on meanwhile."""
+        try:
+            connection, address = self._sock.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:  # for want of descriptors, or the client has gone
+            _log.debug("a connection for metrics is not accepted: %s", error)
+            self._accept_later()
+            return
+        connection.setblocking(False)
+        if len(self._tasks) >= self._max_connections and not self._drop_oldest():
+            connection.close()
+            return
+        host = str(address[0])
+        task = asyncio.get_running_loop().create_task(self._converse(connection, host))
+        self._tasks.add(task)
+        self._asking[task] = host
+        task.add_done_callback(partial(self._ended, connection))
+
+    def _accept_later(self) -> None:
+        loop, over = asyncio.get_running_loop(), self._over
+
+        def accept_again() -> None:
+            if over is not None and not over.is_set():
+                loop.add_reader(self._sock, self._on_acceptable)
+
+        loop.remove_reader(self._sock)
+        loop.call_later(_ACCEPT_AGAIN_S, accept_again)
 
     def _drop_oldest(self) -> bool:
         """Close the oldest connection without a request, of the address with most of them.

@@ -26,9 +26,18 @@ import pyarrow as pa
 import pytest
 
 from qbus.aio import Admin, Consumer, Producer
-from qbus.clients.admin.types import HangingTransaction, NewTopic
+from qbus.clients.admin.types import HangingTransaction, NewTopic, ScramUpsert
 from qbus.clients.types import ConfigKind, OffsetAndMetadata, TopicPartition
 from qbus.errors import CorruptBatch, ErrorCode
+from qbus.security.acls import (
+    Entry,
+    Filter,
+    Operation,
+    Pattern,
+    Permission,
+    ResourceType,
+    Rule,
+)
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import free_port
 
@@ -44,6 +53,11 @@ Call = Callable[[Any, str], Awaitable[object]]
 
 def at(topic: str) -> TopicPartition:
     return TopicPartition(topic, 0)
+
+
+def reading(topic: str) -> Rule:
+    entry = Entry("User:alice", "*", Operation.READ, Permission.ALLOW)
+    return Rule(Pattern(ResourceType.TOPIC, topic), entry)
 
 
 async def send_and_wait_for(producer: Producer, topic: str) -> None:
@@ -199,6 +213,17 @@ ADMIN: dict[str, Call] = {
     "alter_group_offsets": lambda admin, topic: admin.alter_group_offsets("none", {at(topic): 1}),
     "reset_group_offsets": lambda admin, topic: admin.reset_group_offsets("none", [at(topic)]),
     "delete_group_offsets": lambda admin, topic: admin.delete_group_offsets("none", [at(topic)]),
+    "create_acls": lambda admin, topic: admin.create_acls([reading(topic)]),
+    "describe_acls": lambda admin, _: admin.describe_acls(),
+    "delete_acls": lambda admin, topic: admin.delete_acls([Filter(name=topic)]),
+    "describe_user_scram_credentials": lambda admin, _: admin.describe_user_scram_credentials(),
+    "alter_user_scram_credentials": lambda admin, _: admin.alter_user_scram_credentials(
+        [ScramUpsert("alice", "secret")]
+    ),
+    "describe_client_quotas": lambda admin, _: admin.describe_client_quotas(),
+    "alter_client_quotas": lambda admin, _: admin.alter_client_quotas(
+        {(("user", "alice"),): {"producer_byte_rate": 1e6}}
+    ),
 }
 UNANSWERED = {"close", "unsubscribe"}
 """Calls that end within their time whatever the brokers do."""
@@ -220,6 +245,13 @@ NAMES_NO_TOPIC = {
     "describe_transaction",
     "describe_transactions",
     "fence_producers",
+    "create_acls",
+    "describe_acls",
+    "delete_acls",
+    "describe_user_scram_credentials",
+    "alter_user_scram_credentials",
+    "describe_client_quotas",
+    "alter_client_quotas",
 }
 MAKES_IT = {"create_topic", "create_topics"}
 KEEPS_ANY = {
