@@ -45,6 +45,7 @@ def test_a_rolling_restart(cluster: QbusCluster) -> None:
     finish(load, reader)
 
 
+@pytest.mark.nightly
 def test_without_enough_replicas_what_is_due_waits(cluster: QbusCluster) -> None:
     load, reader = DelayedLoad(cluster.bootstrap, "d"), Reader(cluster.bootstrap, "d")
     time.sleep(2)
@@ -56,6 +57,7 @@ def test_without_enough_replicas_what_is_due_waits(cluster: QbusCluster) -> None
     finish(load, reader)
 
 
+@pytest.mark.nightly
 def test_a_time_without_zookeeper(cluster: QbusCluster) -> None:
     load, reader = DelayedLoad(cluster.bootstrap, "d"), Reader(cluster.bootstrap, "d")
     time.sleep(2)
@@ -67,6 +69,7 @@ def test_a_time_without_zookeeper(cluster: QbusCluster) -> None:
     finish(load, reader)
 
 
+@pytest.mark.nightly
 def test_a_replica_that_begins_with_an_empty_disk_delivers_all(cluster: QbusCluster) -> None:
     create_topic(cluster.bootstrap, "e", 3, min_insync_replicas="1", segment_bytes="300000")
     load, reader = DelayedLoad(cluster.bootstrap, "e"), Reader(cluster.bootstrap, "e")

@@ -146,7 +146,11 @@ def topic(running: QbusCluster) -> str:
 
 
 @pytest.mark.timeout(400)  # Java starts slowly on a busy machine
-@pytest.mark.parametrize("client", [ShareDriver, ConfluentShare], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "client",
+    [pytest.param(ShareDriver, marks=pytest.mark.nightly), ConfluentShare],
+    ids=lambda kind: kind.name,
+)
 def test_leaders_and_the_coordinator_die(
     running: QbusCluster, topic: str, client: type[ShareDriver | ConfluentShare]
 ) -> None:

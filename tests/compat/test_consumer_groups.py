@@ -157,7 +157,9 @@ def test_clients_of_both_makes_share_a_group(join: Join, name: str, reference: C
     wait_until(lambda: consumed(*members) == everything(5), "the records")
 
 
-@with_each
+@pytest.mark.parametrize(
+    "kind", [pytest.param("java", marks=pytest.mark.nightly), "confluent-kafka"]
+)
 def test_a_group_moves_to_the_new_protocol_and_back(
     kind: str, join: Join, name: str, reference: Confluent
 ) -> None:

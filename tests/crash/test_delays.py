@@ -71,6 +71,7 @@ def run_sleeping(data_dir: Path, seconds: float) -> None:
         finish(load, Reader(broker.bootstrap, "delayed"))
 
 
+@pytest.mark.nightly
 def test_a_disk_that_is_full_while_records_fall_due(tmp_path: Path) -> None:
     try:
         with small_disk(tmp_path / "disk", "64m") as disk:

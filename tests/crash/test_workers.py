@@ -136,7 +136,7 @@ def workers_with_slow_disk(directory: Path, sync_ms: int) -> tuple[WorkersProces
     return WorkersProcess(directory / "fast", WORKERS, *options, env=disk.env), disk
 
 
-@pytest.mark.parametrize("durability", ["fsync", "memory"])
+@pytest.mark.parametrize("durability", [pytest.param("fsync", marks=pytest.mark.nightly), "memory"])
 def test_ten_kills_lose_nothing_and_repeat_nothing(tmp_path: Path, durability: str) -> None:
     run_kills(workers(tmp_path, durability), 10, kill_something)
 
@@ -211,7 +211,9 @@ def fill(path: Path) -> None:
             file.write(bytes(512))
 
 
-@pytest.mark.parametrize("kill", [None, kill_worker, kill_hub])
+@pytest.mark.parametrize(
+    "kill", [None, pytest.param(kill_worker, marks=pytest.mark.nightly), kill_hub]
+)
 def test_a_full_disk_of_all_workers_loses_nothing_and_passes(
     tmp_path: Path, kill: Kill | None
 ) -> None:

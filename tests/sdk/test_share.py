@@ -15,6 +15,14 @@ from tests.sdk.sdk_clients import SdkClients
 from tests.support.fault_proxy import FaultProxy
 from tests.support.waiting import eventually
 
+# Apache Kafka takes long for what waits: it has its turn at night.
+pytestmark = pytest.mark.parametrize(
+    "server",
+    ["qbus", pytest.param("kafka", marks=pytest.mark.nightly)],
+    indirect=True,
+    scope="session",
+)
+
 
 async def group_of(bootstrap: str, name: str) -> str:
     """A share group that begins at the earliest record."""

@@ -119,6 +119,7 @@ def run(up: Up, directory: Path, seed: int, count: int | None = None) -> None:
         copying.check()
 
 
+@pytest.mark.nightly
 def test_killed_workers_and_drivers_and_a_broker_that_restarts(up: Up, tmp_path: Path) -> None:
     with Copying(up, tmp_path, to_files=False) as copying:
         copying.wait_begun()

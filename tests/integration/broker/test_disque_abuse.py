@@ -33,6 +33,7 @@ def memory(broker: BrokerProcess) -> int:
     return int(psutil.Process(broker.pid).memory_info().rss)
 
 
+@pytest.mark.nightly
 def test_thousands_wait_for_jobs(served: tuple[BrokerProcess, int]) -> None:
     broker, port = served
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
