@@ -9,6 +9,7 @@ import pytest
 from tests.history.reading import read_out
 from tests.support.cluster_view import View
 from tests.support.qbus_cluster import QbusCluster
+from tests.support.server_process import StartupTimeout
 from tests.support.waiting import wait_until
 
 from .faults.probe import create_topic
@@ -37,7 +38,7 @@ def workloads(running: QbusCluster, topics: dict[str, str]) -> Iterator[Workload
     """All clients, sending and reading."""
     clients = WorkloadProcess(running.bootstrap, topics)
     try:
-        _wait_for_progress(clients)
+        _wait_for_start(clients)
         yield clients
     finally:
         clients.kill()
@@ -70,6 +71,16 @@ def test_the_death_of_a_leader(
     _check_all(running, topics, workloads)
 
 
+def _wait_for_start(workloads: WorkloadProcess) -> None:
+    """Wait until each client sends and reads. Nothing is audited yet."""
+    try:
+        _wait_for_progress(workloads)
+    except AssertionError as error:
+        if "still waiting" not in str(error):
+            raise
+        raise StartupTimeout(str(error)) from error
+
+
 def _wait_whole(running: QbusCluster, topics: dict[str, str]) -> None:
     view, names = View(running.brokers), list(topics.values())
     wait_until(lambda: view.are_whole(names, PARTITIONS), "replicas in sync", _PATIENCE)
@@ -87,7 +98,10 @@ def _wait_for_progress(workloads: WorkloadProcess) -> None:
             for then, now in pairs
         )
 
-    wait_until(make_progress, f"progress of all clients from {before}", _PATIENCE)
+    try:
+        wait_until(make_progress, f"progress of all clients from {before}", _PATIENCE)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; now {workloads.progress()}") from None
 
 
 def _check_all(running: QbusCluster, topics: dict[str, str], workloads: WorkloadProcess) -> None:
