@@ -56,7 +56,6 @@ class SaslSession:
         "mechanisms",
         "outer_limit",
         "phase",
-        "release",
         "restarted_at",
         "user",
     )
@@ -73,7 +72,6 @@ class SaslSession:
         self.former: Former | None = None
         self.is_revoked = False
         self.restarted_at: float | None = None
-        self.release = _nothing
 
     @property
     def is_open(self) -> bool:
@@ -155,10 +153,6 @@ class SaslSession:
 
 class Changed(AuthenticationError):  # noqa: N818 - what it is
     """A client that authenticates again is another one, or does it in another way."""
-
-
-def _nothing() -> None:
-    """Nobody follows this session yet."""
 
 
 def lifetime_ms(identity: Identity, max_ms: int, unix_now: float) -> int:

@@ -1,6 +1,7 @@
 """Access rules: what the admin client asks about them."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from qbus.security.acls import (
     Entry,
@@ -47,15 +48,7 @@ async def create_acls(cluster: Cluster, rules: Iterable[Rule]) -> None:
 
 async def describe_acls(cluster: Cluster, found_by: Filter) -> list[Rule]:
     """Return the rules that agree with a filter."""
-    request = DescribeAclsRequest(
-        resource_type_filter=found_by.type,
-        resource_name_filter=found_by.name,
-        pattern_type_filter=found_by.pattern,
-        principal_filter=found_by.principal,
-        host_filter=found_by.host,
-        operation=found_by.operation,
-        permission_type=found_by.permission,
-    )
+    request = DescribeAclsRequest(**_parts(found_by))
 
     async def ask() -> list[Rule]:
         response: DescribeAclsResponse = await cluster.ask_any(ApiKey.DESCRIBE_ACLS, request)
@@ -77,7 +70,7 @@ async def delete_acls(cluster: Cluster, found_by: Iterable[Filter]) -> list[Rule
     wanted = list(dict.fromkeys(found_by))
     if not wanted:
         return []
-    request = DeleteAclsRequest(filters=[_deletion(each) for each in wanted])
+    request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_parts(each)) for each in wanted])
 
     async def ask() -> list[Rule]:
         response: DeleteAclsResponse = await cluster.ask_any(
@@ -107,16 +100,17 @@ def _creation(rule: Rule) -> AclCreation:
     )
 
 
-def _deletion(found_by: Filter) -> DeleteAclsFilter:
-    return DeleteAclsFilter(
-        resource_type_filter=found_by.type,
-        resource_name_filter=found_by.name,
-        pattern_type_filter=found_by.pattern,
-        principal_filter=found_by.principal,
-        host_filter=found_by.host,
-        operation=found_by.operation,
-        permission_type=found_by.permission,
-    )
+def _parts(found_by: Filter) -> dict[str, Any]:
+    """A filter in the fields that requests to describe and to delete have in common."""
+    return {
+        "resource_type_filter": found_by.type,
+        "resource_name_filter": found_by.name,
+        "pattern_type_filter": found_by.pattern,
+        "principal_filter": found_by.principal,
+        "host_filter": found_by.host,
+        "operation": found_by.operation,
+        "permission_type": found_by.permission,
+    }
 
 
 def _rule(acl: DeleteAclsMatchingAcl) -> Rule:

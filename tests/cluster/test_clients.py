@@ -10,7 +10,7 @@ from tests.history.reading import read_out
 from tests.support.cluster_view import View
 from tests.support.qbus_cluster import QbusCluster
 from tests.support.server_process import StartupTimeout
-from tests.support.waiting import wait_until
+from tests.support.waiting import StillWaiting, wait_until
 
 from .faults.probe import create_topic
 from .workload_process import WorkloadProcess
@@ -75,9 +75,7 @@ def _wait_for_start(workloads: WorkloadProcess) -> None:
     """Wait until each client sends and reads. Nothing is audited yet."""
     try:
         _wait_for_progress(workloads)
-    except AssertionError as error:
-        if "still waiting" not in str(error):
-            raise
+    except StillWaiting as error:
         raise StartupTimeout(str(error)) from error
 
 
@@ -100,8 +98,8 @@ def _wait_for_progress(workloads: WorkloadProcess) -> None:
 
     try:
         wait_until(make_progress, f"progress of all clients from {before}", _PATIENCE)
-    except AssertionError as error:
-        raise AssertionError(f"{error}; now {workloads.progress()}") from None
+    except StillWaiting as error:
+        raise StillWaiting(f"{error}; now {workloads.progress()}") from None
 
 
 def _check_all(running: QbusCluster, topics: dict[str, str], workloads: WorkloadProcess) -> None:

@@ -9,17 +9,21 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+class StillWaiting(AssertionError):  # noqa: N818 - names the condition
+    """What was waited for has not come about in time."""
+
+
 def wait_until(
     condition: Callable[[], T], what: str, timeout: float = 30.0, pause: float = 0.02
 ) -> T:
-    """Return the first truthy result of ``condition``; fail after ``timeout`` seconds."""
+    """Return the first truthy result of ``condition``; raise StillWaiting after ``timeout`` s."""
     deadline = time.monotonic() + timeout
     while True:
         result = condition()
         if result:
             return result
         if time.monotonic() > deadline:
-            raise AssertionError(f"still waiting after {timeout} s: {what} (last: {result!r})")
+            raise StillWaiting(f"still waiting after {timeout} s: {what} (last: {result!r})")
         time.sleep(pause)
 
 
