@@ -27,6 +27,7 @@ from .boot import current_boot, identity, lost_memory, remember_boot
 from .broker import Broker
 from .compaction.cleaner import LogCleaner
 from .compaction.metrics import register_metrics as register_compaction_metrics
+from .compaction.remembering import CompactedTopics
 from .consumer_group import ConsumerGroups
 from .controller import (
     Controller,
@@ -317,6 +318,9 @@ def _complete(
     )
     stopping.push_async_callback(asyncio.to_thread, broker.cleaner.stop)
     broker.cleaner.start()
+    CompactedTopics(broker.cleaner, broker.metadata, broker.controller).register(
+        broker.replicas.tasks
+    )
     _register_metrics(broker, detector)
 
     async def look_after_storage() -> None:

@@ -7,6 +7,7 @@ that is damaged is left alone until it is repaired: that is logged, and told by 
 import logging
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -124,6 +125,13 @@ class LogCleaner(PartitionListener):
         """The partitions that are not compacted, for they are damaged, and how."""
         return {key: trouble.reason for key, trouble in list(self._troubles.items())}
 
+    def compacted_topics(self) -> Iterator[str]:
+        """The topics of which logs here were compacted, whatever their settings say by now."""
+        for key in list(self._partitions):
+            with suppress(ApiError):  # it is gone
+                if self._logs.cleaned_before(*key):
+                    yield key.topic
+
     def dirt(self) -> Iterator[tuple[TopicPartition, Dirt]]:
         """What there is to be compacted of each log. Reads of disks what is not known yet."""
         now_ms = self._clock.time_ms()
@@ -201,9 +209,11 @@ class LogCleaner(PartitionListener):
             return None
         if self._logs.is_moving(*key):
             return None
+        rewrites = log.rewrites
+        segments = log.rewriter.segments
         try:
             return find_dirt(
-                log.rewriter.segments,
+                segments,
                 config,
                 cleaned_before=self._cleaned_before(log),
                 limit=min(partition.last_stable_offset, log.flushed_offset),
@@ -211,11 +221,17 @@ class LogCleaner(PartitionListener):
             )
         except ApiError:  # it is gone
             return None
-        except BadBatch as bad:
-            self._stop_for(key, log, f"at offset {bad.offset}: {bad.problem}")
-        except OSError as error:
-            _log.warning("%s is not compacted now, for its segments cannot be read: %s", key, error)
+        except (BadBatch, OSError) as error:
+            # What was cut off, repaired or deleted meanwhile says nothing of what is there now.
+            if log.rewrites == rewrites and all(map(log.rewriter.has, segments)):
+                self._complain(key, log, error)
         return None
+
+    def _complain(self, key: TopicPartition, log: Log, error: BadBatch | OSError) -> None:
+        if isinstance(error, BadBatch):
+            self._stop_for(key, log, f"at offset {error.offset}: {error.problem}")
+        else:
+            _log.warning("%s is not compacted now, for its segments cannot be read: %s", key, error)
 
     def _cleaned_before(self, log: Log) -> int:
         offset = self._logs.cleaned_before(*log.topic_partition)

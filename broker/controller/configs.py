@@ -139,5 +139,15 @@ def with_compacted(current: Mapping[str, str], edited: Mapping[str, str]) -> dic
     return config
 
 
+def says_compacted(config: Mapping[str, str]) -> bool:
+    """Whether a topic's own configuration says that it is, or was, compacted."""
+    return _compacts(config) or COMPACTED in config
+
+
+def remember_compacted(current: Mapping[str, str]) -> dict[str, str]:
+    """The configuration of a topic that was compacted by the brokers' default policy."""
+    return {**current, COMPACTED: "true"}
+
+
 def _compacts(config: Mapping[str, str]) -> bool:
     return "compact" in ConfigType.LIST.parse(config.get(CLEANUP_POLICY, ""))

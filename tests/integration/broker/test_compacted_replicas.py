@@ -32,11 +32,12 @@ def cluster(tmp_path: Path) -> Iterator[QbusCluster]:
 class Table:
     """Writes to the topic, and knows what is to be read."""
 
-    def __init__(self, cluster: QbusCluster) -> None:
+    def __init__(self, cluster: QbusCluster, **policy: str) -> None:
+        """``policy``: what the topic says of clean-up itself."""
         self.cluster = cluster
         self.address: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap}
         config = {
-            "cleanup.policy": "compact",
+            **policy,
             "segment.bytes": "20000",
             "min.insync.replicas": "2",
             "min.cleanable.dirty.ratio": "0.1",
@@ -99,7 +100,7 @@ class Table:
 
 
 def test_every_replica_has_the_table_after_kills(cluster: QbusCluster) -> None:
-    table = Table(cluster)
+    table = Table(cluster, **{"cleanup.policy": "compact"})
     table.write(3000)
     for number in range(3):
         leader = table.leader()
@@ -123,3 +124,23 @@ def test_every_replica_has_the_table_after_kills(cluster: QbusCluster) -> None:
         assert table.read()[0] == table.expected
     for broker in cluster.brokers.values():
         assert "Traceback" not in broker.log_text()
+
+
+def test_a_replica_begins_anew_after_the_default_policy_was_taken_back(tmp_path: Path) -> None:
+    skip_because_of(zookeeper_process.missing())
+    quick = ("-o", "log.cleaner.backoff.ms=100")
+    with QbusCluster(tmp_path, *quick, "-o", "log.cleanup.policy=compact") as cluster:
+        table = Table(cluster)
+        table.write(3000)
+        wait_until(lambda: all(table.size(node) < 90_000 for node in NODES), "all compact", 60)
+        for broker in cluster.brokers.values():  # none lives long enough to write it down before
+            broker.kill()
+            broker.options = tuple(
+                "log.cleanup.policy=delete" if word == "log.cleanup.policy=compact" else word
+                for word in broker.options
+            )
+        shutil.rmtree(cluster.log_dir(2))
+        for broker in cluster.brokers.values():
+            broker.start()
+        wait_until(table.in_sync, "all replicas are in sync", timeout=90)
+        assert table.read()[0] == table.expected

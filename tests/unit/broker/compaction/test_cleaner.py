@@ -12,8 +12,10 @@ import pytest
 
 from qbus.broker.compaction.cleaning import CleaningResult, clean
 from qbus.broker.compaction.metrics import register_metrics
+from qbus.broker.compaction.plan import Dirt
 from qbus.broker.log import Log, OsFiles
 from qbus.broker.log.checkpoints import read_offsets
+from qbus.broker.log.scan import BadBatch
 from qbus.broker.partition.partition import Partition
 from qbus.records import build_batch, iter_batches, iter_records
 from qbus.wire import ApiKey
@@ -249,6 +251,32 @@ class TestTrouble:
         assert await plane.clean()
         assert plane.cleaner.troubles() == {}
         assert offsets(partition) == [1]
+
+    @pytest.mark.parametrize(
+        "found", [BadBatch(0, 2, "of a file that is gone"), OSError(2, "gone")]
+    )
+    async def test_records_that_were_cut_off_while_it_looked_are_none(
+        self,
+        plane: Plane,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+        found: Exception,
+    ) -> None:
+        partition = await plane.new("a")
+        await plane.fill(partition, b"1", b"1", b"2")
+
+        def overtaken(*_: Any, **__: Any) -> Dirt:
+            plane.logs.truncate("a", 0, 2)
+            raise found
+
+        monkeypatch.setattr("qbus.broker.compaction.cleaner.find_dirt", overtaken)
+        assert not await plane.clean()
+        assert plane.cleaner.troubles() == {}
+        assert "not compacted" not in caplog.text
+        monkeypatch.undo()
+        await plane.fill(partition, b"3", b"3")
+        assert await plane.clean()
+        assert offsets(partition) == [1, 3]
 
     async def test_a_deleted_topic_is_none(self, plane: Plane) -> None:
         partition = await plane.new("a")
