@@ -19,7 +19,7 @@ from contextlib import suppress
 
 from qbus.errors import ApiError
 
-from .files import Data, File, write_all
+from .files import PASSING, Data, File, write_all
 from .flusher import LogFlusher
 from .indexes import MaxTimestamp
 from .names import (
@@ -122,7 +122,7 @@ class SegmentReplacement:
                 self._files.sync_directory(state.directory)
             except OSError as error:
                 raise self._failed(error) from error
-            self._is_swapping = True
+            self._begin_swap()
             try:
                 self._swap()
             except OSError as error:
@@ -165,9 +165,18 @@ class SegmentReplacement:
             write_all(file, 0, content or b"")
             file.sync()
 
+    def _begin_swap(self) -> None:
+        """Give the new file the name by which it counts."""
+        self._is_swapping = True
+        try:
+            self._files.rename(self._path + CLEANED_SUFFIX, self._path + SWAP_SUFFIX)
+        except OSError as error:
+            if error.errno in PASSING:  # a directory, too, needs room: nothing has changed
+                self._is_swapping = False
+            raise self._failed(error) from error
+
     def _swap(self) -> None:
         state, files = self._state, self._files
-        files.rename(self._path + CLEANED_SUFFIX, self._path + SWAP_SUFFIX)
         files.sync_directory(state.directory)
         for segment in self._old[1:]:
             for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
