@@ -267,6 +267,12 @@ class GroupCoordinator:
         """Take in a heartbeat of KIP-848, which may join and leave as well."""
         if not group_id:
             return request.refuse(ErrorCode.INVALID_GROUP_ID)
+        if (size := _size(request)) > MAX_MEMBER_BYTES:
+            return request.refuse(
+                ErrorCode.INVALID_REQUEST,
+                f"what the member says takes {size} bytes, {MAX_MEMBER_BYTES} are allowed:"
+                " subscribe to fewer topics, or by a regular expression",
+            )
         try:
             answer: ConsumerHeartbeatResult = await self._registry.ask(group_id, request)
         except ApiError as error:
@@ -526,6 +532,19 @@ class GroupCoordinator:
     def expired_offsets(self) -> int:
         """Number of offsets expired since the start."""
         return self._cleaner.expired
+
+
+def _size(request: ConsumerHeartbeat) -> int:
+    """About how many bytes of a heartbeat are stored; its names have no bounds of their own."""
+    names = (
+        request.member_id,
+        request.instance_id or "",
+        request.rack or "",
+        request.pattern or "",
+        request.client_id,
+        *(request.topics or ()),
+    )
+    return sum(map(len, names))
 
 
 def _check(error: ErrorCode) -> None:

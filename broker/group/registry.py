@@ -25,7 +25,18 @@ from .moves import OffsetHomes, move_in
 from .offset_log import OffsetLog
 from .offsets import Offset, TopicPartition
 from .ownership import Ownership
-from .requests import ConsumerHeartbeat, Effect, Heartbeat, Moved, Request, Respond, Result, Save
+from .requests import (
+    ConsumerHeartbeat,
+    Effect,
+    Heartbeat,
+    Join,
+    Moved,
+    Request,
+    Respond,
+    Result,
+    Save,
+    Sync,
+)
 from .state import GroupState
 from .timers import STORE_TIMEOUT_S, Timers
 from .writer import GroupWriter
@@ -255,7 +266,8 @@ class GroupRegistry:
             return
         _log.debug("unloaded group %r: %s", metadata.group_id, error.name)
         metadata.abandon(error)
-        self.forget(metadata, error)
+        too_large = error is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        self.forget(metadata, ErrorCode.GROUP_MAX_SIZE_REACHED if too_large else error)
 
     def forget(self, metadata: GroupMetadata, error: ErrorCode) -> None:
         """Remove a group from memory; waiting requests get ``error``."""
@@ -391,7 +403,7 @@ class GroupRegistry:
     def _answer(self, request: Request, result: Result, error: ErrorCode) -> None:
         answer = self._answers.pop(request)
         if not answer.done():
-            answer.set_result(request.refuse(error) if error else result)
+            answer.set_result(request.refuse(_of_member(request, error)) if error else result)
 
     def _set_timer(self, metadata: GroupMetadata) -> None:
         at = metadata.group.wake_at
@@ -407,6 +419,20 @@ class GroupRegistry:
     def _wake(self, metadata: GroupMetadata) -> None:
         metadata.timer = None
         self._perform(metadata, metadata.group.tick(self._clock.monotonic()))
+
+
+def _of_member(request: Request, error: ErrorCode) -> ErrorCode:
+    """What a member is told: not that offsets are too large when its group is.
+
+    Who only shows that it lives did not make the group too large, and finds it as it was.
+    """
+    if error is not ErrorCode.INVALID_COMMIT_OFFSET_SIZE:
+        return error
+    if isinstance(request, ConsumerHeartbeat):
+        brings = request.epoch == 0 or request.topics is not None or request.pattern is not None
+    else:
+        brings = isinstance(request, Join | Sync)
+    return ErrorCode.GROUP_MAX_SIZE_REACHED if brings else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def _printable(text: str) -> str:

@@ -142,6 +142,26 @@ async def test_a_failed_write_is_told_and_the_group_loaded_anew(scene: Shell) ->
     assert (await scene.beat("b", 1)).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+async def test_a_member_that_says_too_much_is_refused_alone(scene: Shell) -> None:
+    await scene.enter("a")
+    refused = await scene.enter("b", topics=tuple(f"{n:0200d}" for n in range(3_000)))
+    assert refused.error is ErrorCode.INVALID_REQUEST
+    assert refused.message is not None
+    assert "subscribe to fewer topics" in refused.message
+    assert (await scene.beat("a", 1)).error is ErrorCode.NONE
+
+
+async def test_who_makes_a_group_too_large_is_told_that_and_others_go_on(scene: Shell) -> None:
+    await scene.enter("a")
+    scene.store.max_bytes = 2_000
+    large = tuple(f"{number:0100d}" for number in range(30))
+    refused = await scene.enter("b", topics=large)
+    assert refused.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    scene.store.max_bytes = 1 << 20
+    assert (await scene.beat("a", 1)).error is ErrorCode.NONE
+    assert (await scene.beat("b", 1)).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
 async def test_heartbeats_go_on_while_the_store_elects(scene: Shell) -> None:
     await scene.enter("a")
     await scene.beat("a", 1)
