@@ -1,5 +1,6 @@
 """Three Qbus brokers and their ZooKeeper, each in a network namespace if asked for."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from .broker_process import BrokerProcess
@@ -20,7 +21,7 @@ class QbusCluster(ServerGroup):
     """Brokers 1 to 3 with one or three ZooKeepers, started on entry and killed on exit.
 
     ``options``: further arguments for each broker. ``network``: it has a namespace for each of
-    NODES and of :func:`zookeeper_names`.
+    NODES and of :func:`zookeeper_names`. ``env``: what is added to the environment of each node.
     """
 
     name = "qbus"
@@ -31,6 +32,7 @@ class QbusCluster(ServerGroup):
         *options: str,
         zookeepers: int = 1,
         network: Network | None = None,
+        env: Mapping[int, Mapping[str, str]] | None = None,
     ) -> None:
         self.directory = directory
         self.zookeepers = _zookeepers(zookeepers, network)
@@ -41,6 +43,7 @@ class QbusCluster(ServerGroup):
                 *("--node-id", str(node)),
                 *("--zookeeper", f"{self.zookeeper_address}/qbus"),
                 *options,
+                env=(env or {}).get(node),
             )
             if network is not None:
                 broker.host, broker.prefix = network.hosts[str(node)], network.prefix(str(node))

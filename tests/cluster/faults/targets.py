@@ -1,5 +1,6 @@
 """The clusters under test: Qbus, or Apache Kafka, which validates the tests themselves."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from perf.peers.kafka_cluster import KafkaCluster
@@ -38,10 +39,14 @@ def names(target: str, zookeepers: int) -> list[str]:
 
 
 def cluster(
-    target: str, directory: Path, network: Network | None = None, zookeepers: int = 1
+    target: str,
+    directory: Path,
+    network: Network | None = None,
+    zookeepers: int = 1,
+    env: Mapping[int, Mapping[str, str]] | None = None,
 ) -> Cluster:
-    """The target's cluster, not yet started."""
+    """The target's cluster, not yet started. ``env``: of each node of ours, added to ours."""
     if target == "kafka":
         return KafkaCluster(directory, _KAFKA, heap="512M", network=network)
     options = [word for pair in _QBUS.items() for word in ("-o", "=".join(pair))]
-    return QbusCluster(directory, *options, zookeepers=zookeepers, network=network)
+    return QbusCluster(directory, *options, zookeepers=zookeepers, network=network, env=env)

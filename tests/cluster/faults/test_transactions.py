@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import namespaces
+from tests.support import namespaces, slow_disk, stepped_clock
 from tests.support.namespaces import Network
+from tests.support.qbus_cluster import NODES
+from tests.support.slow_disk import SlowDisk
+from tests.support.stepped_clock import SteppedClock
 from tests.support.tools import skip_because_of
 from tests.transactions.checker import check
 from tests.transactions.history import History, Outcome
@@ -23,6 +26,7 @@ from .targets import cluster, names
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 NIGHTLY = int(os.environ.get("QBUS_TRANSACTIONS", "10000"))
+LONGEST_S = float(os.environ.get("QBUS_TRANSACTIONS_SECONDS", "6000"))
 TOPIC = "transactions"
 _TIMEOUT_MS = 20_000
 
@@ -87,18 +91,78 @@ def test_a_leader_stops_for_longer_than_its_session(run: Run) -> None:
         conclude(run, load)
 
 
+@pytest.mark.nightly
+def test_disks_are_slow_and_stand_still(target: str, tmp_path: Path) -> None:
+    """One of them takes a fifth of a second, and for a while no sync returns; brokers die, too."""
+    disks = {node: slow(tmp_path, node, sync_ms=200 if node == 2 else 5) for node in NODES}
+    with cluster(target, tmp_path, env={node: disks[node].env for node in NODES}) as whole:
+        run = Run(whole, "slow", _seed())
+        try:
+            run.start()
+            with transactions(run) as load:
+                load.wait_done(20)
+                for node in NODES:
+                    with disks[node].stuck():
+                        time.sleep(run.random.choice([2.0, 6.0]))
+                        if run.random.random() < 0.5:
+                            run.kill(node)
+                    run.heal()
+                    load.wait_done(15)
+                load.wait_done(30)
+                conclude(run, load)
+        finally:
+            run.close()
+
+
+@pytest.mark.nightly
+def test_clocks_step_forward_and_back(target: str, tmp_path: Path) -> None:
+    """Each broker's own, while one after the other dies and comes back with a clock that is off.
+
+    The steps are shorter than the time-out of transactions, which the coordinator's clock tells.
+    """
+    skip_because_of(stepped_clock.missing())
+    clocks = {node: SteppedClock(tmp_path, f"clock-{node}") for node in NODES}
+    with cluster(target, tmp_path, env={node: clocks[node].env for node in NODES}) as whole:
+        run = Run(whole, "clocks", _seed())
+        try:
+            run.start()
+            with transactions(run) as load:
+                load.wait_done(20)
+                for node in [*NODES, *NODES]:
+                    for clock in clocks.values():
+                        clock.step(run.random.uniform(-8, 8))
+                    load.wait_done(10)
+                    run.kill(node)
+                    clocks[node].step(run.random.uniform(-8, 8))
+                    load.wait_done(10)
+                    run.start_brokers(node)
+                    run.wait_whole()
+                for clock in clocks.values():
+                    clock.step(0.0)
+                load.wait_done(30)
+                conclude(run, load)
+        finally:
+            run.close()
+
+
+def slow(directory: Path, node: int, sync_ms: int) -> SlowDisk:
+    """The disk of a node."""
+    skip_because_of(slow_disk.missing())
+    return SlowDisk(directory / f"node-{node}", directory / f"disk-{node}.so", sync_ms)
+
+
 def rage(run: Run) -> None:
     """Storms until the clients have committed NIGHTLY transactions."""
     try:
         run.start()
         with transactions(run) as load:
-            deadline = time.monotonic() + 6_000
+            deadline = time.monotonic() + LONGEST_S
             while load.done < NIGHTLY and time.monotonic() < deadline:
                 Storm(run).rage(6)
                 run.heal()
                 load.wait_done(100, 300.0)
             history = conclude(run, load)
-        assert history.told(Outcome.COMMITTED) >= NIGHTLY
+        assert history.told(Outcome.COMMITTED) >= NIGHTLY or LONGEST_S < 6_000
     finally:
         run.close()
         run.heal()
