@@ -16,12 +16,13 @@ class Unavailable(Exception):  # noqa: N818 - it says why, it is no fault
 
 
 class Artifact(NamedTuple):
-    """A jar; ``is_alone``: without what it depends on."""
+    """A jar; ``is_alone``: without what it depends on. ``classifier``: which one of several."""
 
     group: str
     name: str
     version: str
     is_alone: bool = False
+    classifier: str = ""
 
 
 def fetched(folder: str, artifacts: Iterable[Artifact]) -> Path:
@@ -92,8 +93,9 @@ def _pom(artifacts: Iterable[Artifact]) -> str:
 def _dependency(artifact: Artifact) -> str:
     every = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
     without = f"<exclusions>{every}</exclusions>" if artifact.is_alone else ""
+    which = f"<classifier>{artifact.classifier}</classifier>" if artifact.classifier else ""
     return (
         f"<dependency><groupId>{artifact.group}</groupId>"
         f"<artifactId>{artifact.name}</artifactId><version>{artifact.version}</version>"
-        f"{without}</dependency>"
+        f"{which}{without}</dependency>"
     )

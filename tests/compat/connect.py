@@ -45,9 +45,16 @@ _NOT_YET = {404, 409, 500, 503}
 class Worker(Output):
     """A worker, started on entry and killed on exit; it serves when ``wait_ready`` returns."""
 
-    def __init__(self, bootstrap: str, directory: Path, name: str) -> None:
+    def __init__(
+        self, bootstrap: str, directory: Path, name: str, connector: Artifact | None = None
+    ) -> None:
+        """``connector``: one to have beside Kafka's own."""
         self._port = free_port()
-        jars = jars_or_skip(f"connect-{java.KAFKA_VERSION}", _ARTIFACTS)
+        folder, artifacts = f"connect-{java.KAFKA_VERSION}", _ARTIFACTS
+        if connector is not None:
+            folder = f"{folder}-{connector.name}-{connector.version}"
+            artifacts = (*artifacts, connector)
+        jars = jars_or_skip(folder, artifacts)
         settings = {
             **_SETTINGS,
             "bootstrap.servers": bootstrap,

@@ -86,6 +86,16 @@ class Output:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
+    def kill(self) -> None:
+        """Let it die before its time."""
+        self._process.kill()
+
+    def ended(self, timeout: float = PATIENCE) -> int:
+        """Wait until it ends by itself and has told everything; its exit code."""
+        code = self._process.wait(timeout)
+        self._reader.join()
+        return code
+
     def wait_for(self, line: str, timeout: float = PATIENCE) -> None:
         """Wait until it has printed a line that begins so."""
 
