@@ -6,7 +6,6 @@ it with the new generation would set back the group's offsets.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
@@ -89,8 +88,7 @@ class Commits:
     async def drain(self) -> None:
         """Return when everything submitted has succeeded or failed."""
         while self._task is not None:
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(self._task)
+            await asyncio.wait({self._task})
 
     async def close(self) -> None:
         """Cancel what is not done."""

@@ -13,15 +13,14 @@ stays. Partitions come and go, and callbacks run, only inside a poll (see ``poll
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
 
 from qbus.errors import ApiError, QbusError
 from qbus.service.backoff import Backoff
 
 from ..net.cluster import Cluster
-from ..types import OffsetAndMetadata, TopicPartition
-from .commits import Commits, Offsets
+from ..types import TopicPartition
+from .commits import Commits
+from .handover import Handover, Partitions
 from .heartbeats import Heartbeats
 from .member import Member
 from .options import GroupOptions
@@ -33,22 +32,6 @@ _log = logging.getLogger(__name__)
 
 _AT_ONCE = 3
 """Attempts to join without a delay: a member id, or another rebalance, costs one each."""
-
-
-class Partitions(Protocol):
-    """The partitions that the consumer reads."""
-
-    def __iter__(self) -> Iterator[TopicPartition]: ...
-
-    def add(self, partitions: Iterable[TopicPartition]) -> None: ...
-
-    def stop(self, partitions: Iterable[TopicPartition]) -> None: ...
-
-    def remove(self, partitions: Iterable[TopicPartition]) -> None: ...
-
-    def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]: ...
-
-    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
 
 
 class Rebalance:
@@ -69,10 +52,12 @@ class Rebalance:
         self._options = options
         self._partitions = partitions
         self._changed = changed
-        self._auto_commit = auto_commit
         self._member = Member(cluster, options, self.state, self.topics.lead)
         self._heartbeats = Heartbeats(cluster, options, self._member, self.state, changed)
         self._executor = PollExecutor(changed)
+        self._handover = Handover(
+            options, partitions, self.commits, self.state, self._executor, auto_commit=auto_commit
+        )
         self._task: asyncio.Task[None] | None = None
 
     def subscribe(self, wanted: SubscribedTopics) -> None:
@@ -85,7 +70,7 @@ class Rebalance:
         self._heartbeats.polled()
         if self.state.failure is not None:
             await self._stop()
-            await self._release(list(self._partitions))
+            await self._handover.release(list(self._partitions))
             raise self.state.failure
         if self._task is not None and self._task.done():
             task, self._task = self._task, None
@@ -103,9 +88,9 @@ class Rebalance:
         await self._stop()
         try:
             if may_commit and not self.state.is_lost:
-                await self._commit(self._partitions.to_commit())
+                await self._handover.commit(self._partitions.to_commit())
             await self.commits.drain()
-            await self._release(list(self._partitions))
+            await self._handover.release(list(self._partitions))
         finally:
             await self._heartbeats.stop()
             await self.commits.close()
@@ -151,7 +136,7 @@ class Rebalance:
         result: tuple[TopicPartition, ...] | Remedy = Remedy.FAIL
         try:
             await self.topics.refresh()  # first, to know what a pattern matches
-            await self._give_up(self._not_kept)
+            await self._handover.give_up(self._not_kept)
             if self._not_kept():
                 return None
             result = await self._member.join(self.topics.join(), self._partitions)
@@ -175,7 +160,7 @@ class Rebalance:
         """Read what was assigned, and nothing else."""
         place = self.state.membership
         if not assigned.issuperset(self._partitions):
-            await self._give_up(lambda: [key for key in self._partitions if key not in assigned])
+            await self._handover.give_up(lambda: [key for key in self._partitions if key not in assigned])
             self.state.request_rejoin("partitions were revoked")  # so that others get them
 
         async def receive() -> None:
@@ -188,42 +173,3 @@ class Rebalance:
             await self._options.callbacks.assigned(added)
 
         await self._executor.run_in_poll(receive)
-
-    async def _give_up(self, choose: Callable[[], list[TopicPartition]]) -> None:
-        """Give up partitions, after everything read of them was committed."""
-        chosen: list[TopicPartition] = []
-        offsets: Offsets = {}
-
-        def stop() -> None:
-            nonlocal chosen, offsets
-            chosen = choose()
-            self._partitions.stop(chosen)
-            read = self._partitions.to_commit()
-            offsets = {partition: read[partition] for partition in chosen if partition in read}
-
-        await self._executor.run_in_poll(stop)
-        if self._auto_commit and not self.state.is_lost:
-            await self._commit(offsets)
-        if chosen:
-            await self._executor.run_in_poll(lambda: self._release(chosen))
-
-    async def _release(self, partitions: list[TopicPartition]) -> None:
-        """Report revoked or lost partitions, then stop reading them."""
-        callbacks = self._options.callbacks
-        is_gone = self.state.is_lost or self.state.failure is not None
-        try:
-            if partitions:
-                await (callbacks.lost if is_gone else callbacks.revoked)(partitions)
-        finally:
-            self._partitions.remove(partitions)
-
-    async def _commit(self, offsets: Offsets) -> None:
-        if not offsets:
-            return
-        try:
-            await self.commits.submit(offsets)
-        except QbusError as error:
-            # Another member gets the partitions, or the next commit covers it.
-            _log.warning("cannot commit offsets in group %s: %s", self._options.group, error)
-        else:
-            self._partitions.committed(offsets)

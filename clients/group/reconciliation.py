@@ -33,11 +33,10 @@ from ..net.cluster import Cluster
 from ..net.pool import ConnectionGroup
 from ..net.routing import COORDINATOR_MOVED
 from ..types import TopicPartition
-from .commits import Offsets
 from .epochs import LEAVING, LEAVING_FOR_A_WHILE, EpochCommits, EpochState
+from .handover import Handover, Partitions
 from .options import GroupOptions
 from .poll_executor import PollExecutor
-from .rebalance import Partitions
 from .topics import SubscribedTopics
 
 _log = logging.getLogger(__name__)
@@ -65,15 +64,18 @@ class Reconciliation:
         self._options = options
         self._partitions = partitions
         self._changed = changed
-        self._auto_commit = auto_commit
         self._soon = asyncio.Event()  # a heartbeat is due
         self.state = EpochState(str(uuid4()), options.instance_id)
         self.commits = EpochCommits(cluster, options.group, self.state, self._soon)
         self._executor = PollExecutor(changed)
+        self._handover = Handover(
+            options, partitions, self.commits, self.state, self._executor, auto_commit=auto_commit
+        )
         self._wanted: SubscribedTopics | None = None
         self._told_names: tuple[str, ...] | None = None
         self._ids: dict[str, bytes] = {}  # of the topics of the partitions that it has
         self._target: Assignment | None = None  # what it is to have, unless it has that
+        self._leaving: frozenset[TopicPartition] = frozenset()  # commits of them may be under way
         self._acknowledges = False
         self._must_tell = True  # everything, as an answer may be lost
         self._is_closing = False
@@ -93,7 +95,7 @@ class Reconciliation:
         self._polled_at = _now()
         if self.state.failure is not None:
             await self._stop()
-            await self._release(list(self._partitions))
+            await self._handover.release(list(self._partitions))
             raise self.state.failure
         if self._reconciling is not None and self._reconciling.done():
             task, self._reconciling = self._reconciling, None
@@ -111,12 +113,12 @@ class Reconciliation:
         self._is_closing = True
         await self._stop_reconciling()
         try:
-            # Heartbeats go on, which bring the epoch that the last commit needs.
+            # Heartbeats go on, which bring the epoch that the last commits need.
             if may_commit and not self.state.is_lost:
-                await self._commit(self._partitions.to_commit())
+                await self._handover.commit(self._partitions.to_commit())
+            self._leaving = self._leaving.union(self._partitions)
+            await self._handover.release(list(self._partitions))
             await self.commits.drain()
-            await self._stop()
-            await self._release(list(self._partitions))
         finally:
             await self._stop()
             await self.commits.close()
@@ -187,6 +189,10 @@ class Reconciliation:
         names = self._wanted.names
         tells, self._acknowledges = self._acknowledges, False
         is_full = self._must_tell or self.state.is_lost
+        if is_full:
+            # The coordinator may have taken back what the list does not have. So nothing is taken
+            # over before the answer, which has the whole assignment.
+            self._target = None
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._options.group,
             member_id=self.state.membership.member_id,
@@ -216,7 +222,7 @@ class Reconciliation:
         if self.state.is_lost:
             return []
         topics: dict[str, TopicPartitions] = {}
-        for topic, index in self._partitions:
+        for topic, index in self._leaving.union(self._partitions):
             entry = topics.setdefault(topic, TopicPartitions(topic_id=self._ids[topic]))
             entry.partitions.append(index)
         return list(topics.values())
@@ -329,52 +335,25 @@ class Reconciliation:
 
     async def _give_up(self, wanted: Collection[TopicPartition]) -> None:
         """Give up all other partitions, after everything read of them was committed."""
-        chosen: list[TopicPartition] = []
-        offsets: Offsets = {}
         if all(partition in wanted for partition in self._partitions):
             return
 
-        def stop() -> None:
-            nonlocal chosen, offsets
+        def choose() -> list[TopicPartition]:
             chosen = [partition for partition in self._partitions if partition not in wanted]
-            self._partitions.stop(chosen)
-            read = self._partitions.to_commit()
-            offsets = {partition: read[partition] for partition in chosen if partition in read}
+            self._leaving = frozenset(chosen)
+            return chosen
 
-        await self._executor.run_in_poll(stop)
-        if self._auto_commit and not self.state.is_lost:
-            await self._commit(offsets)
-        if chosen:
-            await self._executor.run_in_poll(lambda: self._release(chosen))
-            await self.commits.drain()  # none may come when another member has them
+        await self._handover.give_up(choose)
+        await self.commits.drain()  # none may come when another member has them
+        self._leaving = frozenset()
 
     async def _give_up_all(self) -> None:
         """Give up what others may have already, before joining again."""
         self._target = None
+        self._leaving = frozenset()
         self._acknowledges = False
         await self._stop_reconciling()
-        await self._executor.run_in_poll(lambda: self._release(list(self._partitions)))
-
-    async def _release(self, partitions: list[TopicPartition]) -> None:
-        """Report revoked or lost partitions, then stop reading them."""
-        callbacks = self._options.callbacks
-        is_gone = self.state.is_lost or self.state.failure is not None
-        try:
-            if partitions:
-                await (callbacks.lost if is_gone else callbacks.revoked)(partitions)
-        finally:
-            self._partitions.remove(partitions)
-
-    async def _commit(self, offsets: Offsets) -> None:
-        if not offsets:
-            return
-        try:
-            await self.commits.submit(offsets)
-        except QbusError as error:
-            # Another member gets the partitions, or the next commit covers it.
-            _log.warning("cannot commit offsets in group %s: %s", self._options.group, error)
-        else:
-            self._partitions.committed(offsets)
+        await self._executor.run_in_poll(lambda: self._handover.release(list(self._partitions)))
 
 
 def _now() -> float:

@@ -1,7 +1,8 @@
 """The world of members of the consumer protocol, whose coordinator is the broker's own machine."""
 
 import asyncio
-from collections import Counter
+import random
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from typing import Any
 
@@ -10,7 +11,7 @@ from qbus.broker.consumer_group.group import Settings
 from qbus.broker.group.requests import ConsumerHeartbeat, ConsumerHeartbeatResult, Respond
 from qbus.clients.group.options import Callbacks, GroupOptions
 from qbus.clients.group.reconciliation import Reconciliation
-from qbus.clients.types import TopicPartition
+from qbus.clients.types import OffsetAndMetadata, TopicPartition
 from qbus.errors import ApiError
 from qbus.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -52,13 +53,15 @@ class Topics:
 class Coordinator:
     """One group. ``wrong`` is what members did that they may not do."""
 
-    def __init__(self, topics: dict[str, int]) -> None:
+    def __init__(self, topics: dict[str, int], chance: random.Random) -> None:
         settings = Settings(session_timeout_ms=3_000, heartbeat_interval_ms=300)
         self.group = ConsumerGroup("g", Topics(topics), lambda: settings)
         self.committed: dict[TopicPartition, int] = {}
         self.wrong: list[str] = []
         self.refused: Counter[str] = Counter()
         self.known = dict(topics)
+        self.random = chance
+        self.commits_of: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @property
     def members(self) -> set[str]:
@@ -68,7 +71,10 @@ class Coordinator:
         now = asyncio.get_running_loop().time()
         self.pass_time(now)
         if isinstance(request, OffsetCommitRequest):
-            return self.commit(request, now)
+            async with self.commits_of[request.member_id]:  # in order, as of one connection
+                if self.random.random() < 0.1:
+                    await asyncio.sleep(1.0)  # the store is slow
+                return self.commit(request, asyncio.get_running_loop().time())
         assert isinstance(request, ConsumerGroupHeartbeatRequest)
         return self.heartbeat(request, now)
 
@@ -179,8 +185,22 @@ class Reader(world.Reader):
         self.rebalance: Any = Reconciliation(
             self.network, options, self.assignment, asyncio.Event(), auto_commit=True
         )
+        state = self.rebalance.state  # whose id follows from the seed as all else does
+        member_id = f"member-{world.random.getrandbits(64):016x}"
+        state.membership = state.membership._replace(member_id=member_id)
         self.subscribe(topics)
         self.task = asyncio.create_task(self.live())
+
+    async def _revoked(self, partitions: list[TopicPartition]) -> None:
+        await super()._revoked(partitions)
+        if self.world.random.random() < 0.3:  # some commit without waiting for the answer
+            self.rebalance.commits.submit(
+                {
+                    one: OffsetAndMetadata(position)
+                    for one in partitions
+                    if (position := self.assignment.position(one)) is not None
+                }
+            )
 
     async def die(self) -> None:
         self.owned.clear()
@@ -195,7 +215,7 @@ class World(world.World):
 
     def __init__(self, seed: int, topics: dict[str, int], loss: float = 0.0) -> None:
         super().__init__(seed, topics, loss)
-        self.coordinator: Any = Coordinator(topics)
+        self.coordinator: Any = Coordinator(topics, self.random)
 
     def new_assignment(self) -> Any:
         from qbus.clients.consumer.assignment import Assignment as Assigned

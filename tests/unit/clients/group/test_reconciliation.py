@@ -8,14 +8,19 @@ everything is read. A failure names its seed.
 import asyncio
 import os
 import re
+from typing import Any
 
 import pytest
 
+from qbus.clients.errors import ConnectionFailed
 from qbus.clients.group.epochs import EpochState
 from qbus.clients.group.state import Phase
 from qbus.clients.types import OffsetAndMetadata, TopicPartition
 from qbus.errors import ApiError, ErrorCode
-from tests.unit.clients.group.consumer_world import World
+from qbus.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from qbus.wire.messages.offset_commit import OffsetCommitRequest
+from tests.support.waiting import eventually
+from tests.unit.clients.group.consumer_world import Coordinator, Reader, World
 from tests.unit.clients.group.test_simulation import storm
 from tests.unit.clients.group.world import run
 
@@ -130,6 +135,127 @@ def test_a_member_that_lost_its_place_commits_nothing_of_before() -> None:
         assert not first.rebalance.state.is_of_this_stay(before)
 
     run(main())
+
+
+def test_the_list_has_a_partition_until_its_last_commit_is_done() -> None:
+    world = World(6, {"t": 2})
+
+    class Hasty(Reader):
+        """Commits when it gives partitions up, and does not wait for the answer."""
+
+        async def _revoked(self, partitions: list[TopicPartition]) -> None:
+            self.rebalance.commits.submit({one: OffsetAndMetadata(10**6) for one in partitions})
+            await super()._revoked(partitions)
+
+    async def main() -> None:
+        first = Hasty(world, ("t",))
+        world.readers.append(first)
+        await world.until_stable()
+
+        async def answer(request: Any) -> Any:
+            if isinstance(request, OffsetCommitRequest):
+                await asyncio.sleep(1.5)
+            result = await Coordinator.answer(world.coordinator, request)
+            if len(first.owned) == 1 and not losses:
+                losses.append(request)
+                raise ConnectionFailed("the answer is lost, and the next heartbeat says everything")
+            return result
+
+        losses: list[Any] = []
+        world.coordinator.answer = answer
+        world.reader()
+        await world.until_stable()
+        assert losses
+
+    run(main())
+    assert world.wrong == []
+    assert world.coordinator.wrong == []
+
+
+def test_nothing_is_taken_over_that_a_list_under_way_does_not_have() -> None:
+    world = World(7, {"t": 2})
+
+    async def main() -> None:
+        first = world.reader()
+        first.is_slow = True  # after its first poll: its heartbeats go on
+        await asyncio.sleep(1.0)  # it is told to take both over
+        lists: list[int] = []
+
+        async def answer(request: Any) -> Any:
+            result = await Coordinator.answer(world.coordinator, request)
+            member_id = first.rebalance.state.membership.member_id
+            if isinstance(request, OffsetCommitRequest) or request.member_id != member_id:
+                return result
+            if not lists and result.assignment is not None:
+                lists.append(-1)
+                raise ConnectionFailed("the answer that takes one back is lost")
+            if lists and request.topic_partitions is not None:
+                lists.append(len(request.topic_partitions))
+                await asyncio.sleep(1.5)  # meanwhile the other one takes it
+            return result
+
+        world.coordinator.answer = answer
+        second = world.reader()
+        await eventually(lambda: second.owned)
+        assert lists == [-1, 0]
+        first.task.cancel()
+        first.task = asyncio.create_task(first.live())
+        await world.until_stable()
+
+    run(main())
+    assert world.wrong == []
+    assert world.coordinator.wrong == []
+
+
+def test_a_commit_on_closing_gets_the_epoch_that_it_needs() -> None:
+    world = World(8, {"t": 2})
+
+    class Careful(Reader):
+        """Commits when it gives partitions up, and waits for the answer."""
+
+        async def _revoked(self, partitions: list[TopicPartition]) -> None:
+            offsets = {one: OffsetAndMetadata(10**6) for one in partitions}
+            await self.rebalance.commits.submit(offsets)
+            await super()._revoked(partitions)
+
+    async def main() -> None:
+        first = Careful(world, ("t",))
+        world.readers.append(first)
+        await world.until_stable()
+        first.task.cancel()
+        coordinator, now = world.coordinator, asyncio.get_running_loop().time()
+        coordinator.group.topics_changed(["t"], now)
+        coordinator.heartbeat(_beat_of(first), now)  # its answer is lost: a new epoch
+        await first.rebalance.close(may_commit=False)
+        assert coordinator.committed[T0] == 10**6
+
+    run(main())
+
+
+def test_closing_ends_while_commits_of_what_is_given_up_are_under_way() -> None:
+    world = World(9, {"t": 2})
+
+    async def main() -> None:
+        first = world.reader()
+        await world.until_stable()
+
+        async def answer(request: Any) -> Any:
+            if isinstance(request, OffsetCommitRequest):
+                raise ConnectionFailed("commits do not get through")
+            return await Coordinator.answer(world.coordinator, request)
+
+        world.coordinator.answer = answer
+        world.reader()
+        await eventually(lambda: len(first.owned) == 1)
+        async with asyncio.timeout(10):
+            await first.close()
+
+    run(main())
+
+
+def _beat_of(reader: Reader) -> ConsumerGroupHeartbeatRequest:
+    member_id, epoch, _ = reader.rebalance.state.membership
+    return ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=epoch)
 
 
 class TestEpochState:
