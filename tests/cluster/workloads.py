@@ -6,6 +6,7 @@ libraries may leave threads and sockets behind.
 """
 
 import asyncio
+import contextlib
 import json
 import sys
 import threading
@@ -18,6 +19,7 @@ from typing import Any
 import confluent_kafka as ck
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaConnectionError
 
 import qbus
 
@@ -156,15 +158,21 @@ class KafkaPython(Workload):
 
     def _read(self) -> None:
         consumer = KafkaConsumer(
-            self.topic,
             bootstrap_servers=self.bootstrap.split(","),
             group_id=self.topic,
             auto_offset_reset="earliest",
         )
+        # Version 3.0 joins before it knows the topic, assigns itself nothing, and joins again; when
+        # a poll ends between the two answers of that, its assignment is never applied.
+        while not consumer.partitions_for_topic(self.topic):
+            pass
+        consumer.subscribe([self.topic])
         while self.is_reading:
-            for records in consumer.poll(_POLL * 1000).values():
-                for record in records:
-                    self.saw(record.value)
+            # It raises where it asked a broker for metadata that has just died: poll again.
+            with contextlib.suppress(KafkaConnectionError):
+                for records in consumer.poll(_POLL * 1000).values():
+                    for record in records:
+                        self.saw(record.value)
         consumer.close()
 
 
