@@ -3,10 +3,17 @@
 A client first asks which metrics are wanted, and how often; then it pushes them, each time to
 whichever broker it is connected to. Values are kept for as long as a client goes on pushing them,
 and only of so many clients: whoever pushed longest ago is forgotten first.
+
+A push is decompressed and read in a thread, one at a time, and the thread rests in between: whoever
+pushes a lot, or what is costly to read, delays other pushes, and no other requests.
 """
 
+import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, NamedTuple
 from uuid import uuid4
 from zlib import crc32
@@ -28,8 +35,16 @@ NOBODY: Final = bytes(16)
 
 _MOST_INSTANCES: Final = 1_000
 _MOST_POINTS: Final = 500
-_MOST_EXPANSION: Final = 16
+_MOST_EXPANSION: Final = 4
 """How many times the largest push may be as large when decompressed."""
+_MOST_WAITING: Final = 8
+"""How many pushes may wait until those before them are read; more are refused."""
+_REST_S: Final = 0.001
+"""How long the thread rests between two pieces, each of which takes less than that."""
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
+_XERIAL_HEADER: Final = 16
+_BLOCK_LENGTH: Final = 4
+_SMALL_BLOCK: Final = 4096  # of the frames of snappy: writers make blocks of 32 KiB
 _SILENT_INTERVALS: Final = 3
 """A client that has pushed nothing for so many intervals is gone."""
 _EARLY: Final = 0.5
@@ -66,6 +81,8 @@ class ClientTelemetry:
         self._config = config
         self._clock = clock
         self._instances: OrderedDict[bytes, Instance] = OrderedDict()
+        self._thread: ThreadPoolExecutor | None = None
+        self._waiting = 0
         self.pushes = 0
         """Number of pushes that were taken."""
         self.refusals = 0
@@ -91,26 +108,26 @@ class ClientTelemetry:
             self._instance(instance_id, client_id, software)
         return instance_id
 
-    def push(
+    async def push(
         self,
         instance_id: bytes,
         subscription_id: int,
         codec: int,
-        data: memoryview,
+        data: bytes,
         *,
         client_id: str,
         software: str,
         is_last: bool,
     ) -> None:
-        """Take what a client pushes; ``is_last``: it is being closed.
+        """Take what a client pushes; ``is_last``: it is being closed, and what it pushes of no use.
 
         Raises:
             ApiError: INVALID_REQUEST (no instance id, or a push after the last),
-                UNKNOWN_SUBSCRIPTION_ID, THROTTLING_QUOTA_EXCEEDED, UNSUPPORTED_COMPRESSION_TYPE,
-                TELEMETRY_TOO_LARGE or INVALID_RECORD.
+                UNKNOWN_SUBSCRIPTION_ID, THROTTLING_QUOTA_EXCEEDED (a push too early, or too many
+                wait), UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE or INVALID_RECORD.
         """
         try:
-            self._push(
+            await self._push(
                 instance_id, subscription_id, codec, data, (client_id, software), is_last=is_last
             )
         except ApiError:
@@ -118,12 +135,12 @@ class ClientTelemetry:
             raise
         self.pushes += 1
 
-    def _push(
+    async def _push(
         self,
         instance_id: bytes,
         subscription_id: int,
         codec: int,
-        data: memoryview,
+        data: bytes,
         sender: tuple[str, str],
         *,
         is_last: bool,
@@ -143,9 +160,32 @@ class ClientTelemetry:
         instance.pushed_at = now
         if len(data) > subscription.max_bytes:
             raise ApiError(ErrorCode.TELEMETRY_TOO_LARGE)
-        instance.points = _read(codec, data, _MOST_EXPANSION * subscription.max_bytes)
+        if codec != Compression.NONE and codec not in ACCEPTED:
+            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         if is_last:
             instance.points = []
+        elif subscription.metrics:  # of what nobody asked for, nothing is read
+            most = _MOST_EXPANSION * subscription.max_bytes
+            points = await self._in_turn(Compression(codec), data, most)
+            if not instance.is_terminating:  # nor has it become so meanwhile
+                instance.points = points
+
+    async def _in_turn(self, codec: Compression, data: bytes, most_bytes: int) -> list[Point]:
+        """Read a push when those before it are read. Raises ApiError."""
+        if self._waiting >= _MOST_WAITING:
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="telemetry")
+        loop = asyncio.get_running_loop()
+        reading = loop.run_in_executor(self._thread, _read, codec, data, most_bytes)
+        self._waiting += 1
+        reading.add_done_callback(self._on_read)
+        return await asyncio.shield(reading)  # it goes on when the client is gone, and counts
+
+    def _on_read(self, reading: asyncio.Future[list[Point]]) -> None:
+        self._waiting -= 1
+        if not reading.cancelled():
+            reading.exception()  # the client may be gone, to whom it is told
 
     def samples(self) -> Iterator[tuple[Sequence[str], float]]:
         """Yield the latest values: by client id, instance, metric and the metric's attributes."""
@@ -202,11 +242,29 @@ class ClientTelemetry:
             self._instances.pop(instance_id, None)
 
 
-def _read(codec: int, data: memoryview, most_bytes: int) -> list[Point]:
-    if codec != Compression.NONE and codec not in ACCEPTED:
-        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+def _read(codec: Compression, data: bytes, most_bytes: int) -> list[Point]:
+    """The values of a push; for a thread of its own. Raises ApiError: it cannot be read."""
     try:
-        whole = decompress(Compression(codec), data, most_bytes)
-        return read_points(memoryview(whole), _MOST_POINTS)
+        if codec is Compression.SNAPPY:
+            _check_blocks(data, most_bytes // _SMALL_BLOCK + 1)
+        whole = decompress(codec, data, most_bytes)
+        return read_points(memoryview(whole), _MOST_POINTS, pause=partial(time.sleep, _REST_S))
     except (CorruptBatch, Malformed) as error:
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
+
+
+def _check_blocks(data: bytes, most: int) -> None:
+    """Refuse a frame of snappy with more than ``most`` blocks: each takes a turn of Python's.
+
+    Raises Malformed.
+    """
+    if not data.startswith(_XERIAL_MAGIC):
+        return
+    position = _XERIAL_HEADER
+    for _ in range(most):
+        if position >= len(data):
+            return
+        length = int.from_bytes(data[position : position + _BLOCK_LENGTH], "big")
+        position += _BLOCK_LENGTH + length
+    if position < len(data):
+        raise Malformed(f"it has more than {most} blocks of snappy")

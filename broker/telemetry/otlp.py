@@ -4,15 +4,21 @@ The messages and the numbers of their fields are those of opentelemetry-proto
 (``metrics/v1/metrics.proto``, ``common/v1/common.proto``). Read are gauges, sums and histograms (of
 these count and sum), which is what Kafka's clients send; fields that are not known are skipped, as
 protobuf demands. What is read comes from clients: every length is checked, and the number of values
-is bounded.
+is bounded, and so is the number of fields that are looked at for them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
 Field = tuple[int, int | memoryview]
 """The number of a field and its value; what has a length is a view of the message."""
+
+MOST_FIELDS: Final = 65_536
+"""Twice what 500 values with ten attributes each have."""
+
+PIECE: Final = 256
+"""So many fields are looked at in some tenths of a millisecond."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES: Final = 10
@@ -46,45 +52,72 @@ class Point(NamedTuple):
     value: float
 
 
-def read_points(data: memoryview, most: int) -> list[Point]:
+class _Work:
+    """How many fields may still be looked at. After each so many of them, ``pause`` is called."""
+
+    __slots__ = ("_left", "_most", "_pause")
+
+    def __init__(self, most: int, pause: Callable[[], None]) -> None:
+        self._left = self._most = most
+        self._pause = pause
+
+    def spend(self) -> None:
+        """Look at one more. Raises Malformed: there are too many."""
+        self._left -= 1
+        if self._left < 0:
+            raise Malformed(f"it has more than {self._most} fields")
+        if not self._left % PIECE:
+            self._pause()
+
+
+def read_points(
+    data: memoryview,
+    most: int,
+    *,
+    most_fields: int = MOST_FIELDS,
+    pause: Callable[[], None] = lambda: None,
+) -> list[Point]:
     """Return the values in ``data``, at most ``most``; the rest is left out.
 
+    ``pause`` is called after each :data:`PIECE` fields, so that a thread may let others work.
+
     Raises:
-        Malformed: it is no MetricsData.
+        Malformed: it is no MetricsData, or one with more than ``most_fields`` fields before that.
     """
     points: list[Point] = []
-    for resource in _messages(data, _DATA_RESOURCES):
-        for scope in _messages(resource, _RESOURCE_SCOPES):
-            for metric in _messages(scope, _SCOPE_METRICS):
-                for point in _points_of(metric):
+    work = _Work(most_fields, pause)
+    for resource in _messages(data, _DATA_RESOURCES, work):
+        for scope in _messages(resource, _RESOURCE_SCOPES, work):
+            for metric in _messages(scope, _SCOPE_METRICS, work):
+                for point in _points_of(metric, work):
                     if len(points) >= most:
                         return points
                     points.append(point)
     return points
 
 
-def _points_of(metric: memoryview) -> Iterator[Point]:
+def _points_of(metric: memoryview, work: _Work) -> Iterator[Point]:
     name = ""
     kinds: list[tuple[int, memoryview]] = []
-    for number, value in _fields(metric):
+    for number, value in _fields(metric, work):
         if number == _METRIC_NAME:
             name = _text(value)
         elif number in {_METRIC_GAUGE, _METRIC_SUM, _METRIC_HISTOGRAM}:
             kinds.append((number, _view(value)))
     for number, kind in kinds:
-        for point in _messages(kind, _POINTS):
+        for point in _messages(kind, _POINTS, work):
             if number == _METRIC_HISTOGRAM:
-                yield from _histogram(name, point)
+                yield from _histogram(name, point, work)
             else:
-                yield from _number(name, point)
+                yield from _number(name, point, work)
 
 
-def _number(name: str, point: memoryview) -> Iterator[Point]:
+def _number(name: str, point: memoryview, work: _Work) -> Iterator[Point]:
     attributes: list[tuple[str, str]] = []
     found: float | None = None
-    for number, value in _fields(point):
+    for number, value in _fields(point, work):
         if number == _NUMBER_ATTRIBUTES:
-            attributes.append(_attribute(_view(value)))
+            attributes.append(_attribute(_view(value), work))
         elif number == _NUMBER_DOUBLE:
             found = _double(value)
         elif number == _NUMBER_INT:
@@ -93,12 +126,12 @@ def _number(name: str, point: memoryview) -> Iterator[Point]:
         yield Point(name, tuple(sorted(attributes)), found)
 
 
-def _histogram(name: str, point: memoryview) -> Iterator[Point]:
+def _histogram(name: str, point: memoryview, work: _Work) -> Iterator[Point]:
     attributes: list[tuple[str, str]] = []
     values: dict[str, float] = {}
-    for number, value in _fields(point):
+    for number, value in _fields(point, work):
         if number == _HISTOGRAM_ATTRIBUTES:
-            attributes.append(_attribute(_view(value)))
+            attributes.append(_attribute(_view(value), work))
         elif number == _HISTOGRAM_COUNT:
             values["count"] = float(_signed(value))
         elif number == _HISTOGRAM_SUM:
@@ -107,19 +140,19 @@ def _histogram(name: str, point: memoryview) -> Iterator[Point]:
         yield Point(f"{name}.{part}", tuple(sorted(attributes)), found)
 
 
-def _attribute(pair: memoryview) -> tuple[str, str]:
+def _attribute(pair: memoryview, work: _Work) -> tuple[str, str]:
     key, text = "", ""
-    for number, value in _fields(pair):
+    for number, value in _fields(pair, work):
         if number == _KEY:
             key = _text(value)
         elif number == _VALUE:
-            text = _any_value(_view(value))
+            text = _any_value(_view(value), work)
     return key, text
 
 
-def _any_value(message: memoryview) -> str:
+def _any_value(message: memoryview, work: _Work) -> str:
     """Return a value as text; lists and bytes are left out."""
-    for number, value in _fields(message):
+    for number, value in _fields(message, work):
         if number == _TEXT:
             return _text(value)
         if number == _BOOLEAN:
@@ -134,16 +167,17 @@ def _any_value(message: memoryview) -> str:
 # The wire format.
 
 
-def _messages(data: memoryview, wanted: int) -> Iterator[memoryview]:
+def _messages(data: memoryview, wanted: int, work: _Work) -> Iterator[memoryview]:
     """Yield the messages in the field ``wanted``."""
-    for number, value in _fields(data):
+    for number, value in _fields(data, work):
         if number == wanted:
             yield _view(value)
 
 
-def _fields(data: memoryview) -> Iterator[Field]:
+def _fields(data: memoryview, work: _Work) -> Iterator[Field]:
     position = 0
     while position < len(data):
+        work.spend()
         tag, position = _varint(data, position)
         number, kind = tag >> 3, tag & 7
         if not number:

@@ -22,7 +22,8 @@ class TelemetryKeys(Settings):
     )
     telemetry_max_bytes = integer(
         1024 * 1024,
-        "Maximum size of what a client pushes at once, compressed.",
+        "Maximum size of what a client pushes at once, compressed. Decompressed it may be four "
+        "times as large.",
         unit="bytes",
         at_least=1,
     )

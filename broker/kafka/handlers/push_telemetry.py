@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ...broker import Broker
 
 
-def handle(
+async def handle(
     broker: "Broker", context: RequestContext, request: PushTelemetryRequest
 ) -> PushTelemetryResponse:
     """Keep the values until the client pushes again.
@@ -18,11 +18,11 @@ def handle(
     Raises:
         ApiError: as of ``ClientTelemetry.push``.
     """
-    broker.telemetry.push(
+    await broker.telemetry.push(
         request.client_instance_id,
         request.subscription_id,
         request.compression_type,
-        memoryview(request.metrics),
+        bytes(request.metrics),
         client_id=context.client_id or "",
         software=context.client_software,
         is_last=request.terminating,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbus.broker.telemetry.otlp import Malformed, Point, read_points
+from qbus.broker.telemetry.otlp import PIECE, Malformed, Point, read_points
 
 from .protobuf import (
     attribute,
@@ -131,3 +131,16 @@ def test_what_is_damaged_is_read_or_refused(draw: st.DataObject) -> None:
     encoded[at] = draw.draw(st.integers(0, 255))
     with suppress(Malformed):
         points(bytes(encoded))
+
+
+def test_only_so_many_fields_are_looked_at() -> None:
+    encoded = memoryview(data(*[gauge("m")] * 100))
+    assert read_points(encoded, 10, most_fields=1000) == []
+    with pytest.raises(Malformed, match="more than 100 fields"):
+        read_points(encoded, 10, most_fields=100)
+
+
+def test_others_may_work_in_between() -> None:
+    pauses: list[None] = []
+    read_points(memoryview(b"\x0a\0" * 10 * PIECE), 10, pause=lambda: pauses.append(None))
+    assert len(pauses) == 10

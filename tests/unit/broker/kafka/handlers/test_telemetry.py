@@ -56,18 +56,18 @@ def test_clients_are_told_what_to_push(broker: Any) -> None:
     assert subscribe(broker, b"i" * 16).client_instance_id == b"i" * 16
 
 
-def test_what_they_push_is_taken(broker: Any) -> None:
+async def test_what_they_push_is_taken(broker: Any) -> None:
     told = subscribe(broker)
     request = PushTelemetryRequest(
         client_instance_id=told.client_instance_id, subscription_id=told.subscription_id
     )
-    answer = push_telemetry.handle(broker, context(ApiKey.PUSH_TELEMETRY), request)
+    answer = await push_telemetry.handle(broker, context(ApiKey.PUSH_TELEMETRY), request)
     assert over_the_wire(ApiKey.PUSH_TELEMETRY, 0, answer) == PushTelemetryResponse()
     assert broker.telemetry.pushes == 1
 
 
-def test_a_push_for_another_subscription_is_refused(broker: Any) -> None:
+async def test_a_push_for_another_subscription_is_refused(broker: Any) -> None:
     request = PushTelemetryRequest(client_instance_id=b"i" * 16, subscription_id=1)
     with pytest.raises(ApiError) as caught:
-        push_telemetry.handle(broker, context(ApiKey.PUSH_TELEMETRY), request)
+        await push_telemetry.handle(broker, context(ApiKey.PUSH_TELEMETRY), request)
     assert caught.value.code is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
