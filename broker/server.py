@@ -384,9 +384,10 @@ def _reload_on_signal(encrypted: Iterable[Tls]) -> Callable[[], None]:
 
 def _limits(config: BrokerConfig, info: ListenerInfo) -> ListenerLimits:
     own = config.for_listener(info.name)
+    connections = min(own.max_connections, _connections_that_fit())
     return ListenerLimits(
         max_frame=config.socket_request_max_bytes,
-        max_connections=min(own.max_connections, _connections_that_fit()),
+        max_connections=connections,
         times=TimeLimits(
             idle=config.connections_max_idle_ms / 1000,
             frame=config.request_frame_timeout_ms / 1000,
@@ -396,6 +397,9 @@ def _limits(config: BrokerConfig, info: ListenerInfo) -> ListenerLimits:
         send_buffer=config.socket_send_buffer_bytes,
         receive_buffer=config.socket_receive_buffer_bytes,
         max_frame_before=own.sasl_server_max_receive_size,
+        max_unauthenticated=min(
+            own.sasl_max_unauthenticated_connections, max(connections // 2, 1)
+        ),
     )
 
 
@@ -473,6 +477,16 @@ def _register_metrics(
         "received_bytes", "Bytes received from clients.", total(lambda one: one.received_bytes)
     )
     metrics.counter("sent_bytes", "Bytes sent to clients.", total(lambda one: one.sent_bytes))
+    metrics.gauge(
+        "connections_unauthenticated",
+        "Number of connections whose clients have yet to authenticate.",
+        total(lambda one: len(one.unauthenticated)),
+    )
+    metrics.counter(
+        "connections_unauthenticated_closed",
+        "Number of connections closed because too many had not authenticated.",
+        total(lambda one: one.unauthenticated.closed),
+    )
     _register_handshake_metrics(metrics, listeners)
 
 

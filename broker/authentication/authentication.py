@@ -19,7 +19,7 @@ from ..metadata.image import Event, UserConfigChanged
 from ..net.connection import CloseConnection
 from ..net.peer import Peer, Principal
 from ..net.transport import Part
-from .attempts import FailedAttempts
+from .attempts import FailedAttempts, Guesses
 from .exchange import (
     BearerExchange,
     Exchange,
@@ -29,6 +29,8 @@ from .exchange import (
     ScramExchange,
     Step,
     TokenService,
+    TooManyGuesses,
+    TryLater,
     Unchecked,
 )
 from .passwords import PasswordChecker, TooManyWaiting
@@ -88,6 +90,7 @@ class Authentication:
         self.credentials = credentials
         self.passwords = PasswordChecker(credentials)
         self.attempts = FailedAttempts(config.connection_failed_authentication_max_per_ip)
+        self.guesses = Guesses(config.connection_failed_authentication_max_delay_ms / 1000)
         self.observers: list[Observer] = []
         self.successes: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
@@ -202,12 +205,14 @@ class Authentication:
         except AuthenticationError as error:
             reason = str(error)
             if not isinstance(error, Unchecked):
-                self.attempts.failed(peer.host, monotonic())
+                self._note_failure(peer.host, exchange.claimed)
             self._tell_failure(peer, session, reason, exchange.claimed)
             session.fail()
             if isinstance(error, Overloaded):  # clients try again after that, and after no failure
                 peer.close(reason)
             await self.wait_after_failure(peer, f"{session.purpose} failed: {reason}")
+            if isinstance(error, TryLater):
+                peer.close(reason)
             told = reason if isinstance(error, Changed) else _told(session)
             return Answer(error=told)
         told_ms = min(self._admit(peer, session, step.identity), _LONGEST_TOLD_MS)
@@ -279,8 +284,8 @@ class Authentication:
     def _exchange(self, peer: Peer, mechanism: str) -> Exchange:
         host = peer.host
 
-        def may_try(user: str) -> bool:
-            return self._may_try(host, user)
+        def admit(user: str) -> None:
+            self._admit_attempt(host, user)
 
         async def check(user: str, password: str) -> bool:
             return await self._check_password(host, user, password, counts=False)
@@ -288,13 +293,28 @@ class Authentication:
         scram = ScramMechanism.of(mechanism)
         if scram is not None:
             credentials = self.credentials
-            return ScramExchange(scram, lambda user: credentials.find_or_fake(scram, user), may_try)
+            return ScramExchange(scram, lambda user: credentials.find_or_fake(scram, user), admit)
         if mechanism == OAUTHBEARER:
-            return BearerExchange(self._tokens[peer.listener.name], may_try)
+            return BearerExchange(self._tokens[peer.listener.name], admit)
         return PlainExchange(check)
 
-    def _may_try(self, host: str, user: str) -> bool:
-        return self.attempts.may_try(host, user, monotonic())
+    def _admit_attempt(self, host: str, user: str) -> None:
+        """Raise Unchecked where an attempt is not checked now."""
+        now = monotonic()
+        if not self.attempts.may_try(host, user, now):
+            raise Unchecked
+        if user and not self.guesses.may_try(host, user, now):
+            raise TooManyGuesses
+
+    def _note_failure(self, host: str, user: str) -> None:
+        now = monotonic()
+        self.attempts.failed(host, now)
+        if user:
+            self.guesses.failed(host, user, now)
+
+    def _note_success(self, host: str, user: str) -> None:
+        self.attempts.succeeded(host, user)
+        self.guesses.succeeded(host, user)
 
     async def _check_password(
         self, host: str, user: str, password: str, *, counts: bool = True
@@ -306,16 +326,21 @@ class Authentication:
         """
         if self.passwords.remembers(user, password):
             return True
-        if not self._may_try(host, user):
-            raise Unchecked
+        is_another = not self.passwords.is_checking(user, password)
+        if is_another:
+            self._admit_attempt(host, user)
+            self.guesses.begin(host, user, monotonic())
         try:
             is_right = await self.passwords.check(user, password, host)
         except TooManyWaiting:
             raise Overloaded from None
+        finally:
+            if is_another:
+                self.guesses.end(host, user)
         if counts and not is_right:
-            self.attempts.failed(host, monotonic())
+            self._note_failure(host, user)
         if counts and is_right:
-            self.attempts.succeeded(host, user)
+            self._note_success(host, user)
         return is_right
 
     def _admit(self, peer: Peer, session: SaslSession, identity: Identity) -> int:
@@ -329,7 +354,7 @@ class Authentication:
         peer.principal = Principal("User", identity.name)
         peer.is_authenticated = True
         peer.grants.clear()
-        self.attempts.succeeded(peer.host, identity.name)
+        self._note_success(peer.host, identity.name)
         if session.former is None:
             self._follow(peer, session)
         else:
@@ -492,7 +517,7 @@ def register_metrics(metrics: "Metrics", authentication: Authentication) -> None
     metrics.counter(
         "authentications_unchecked",
         "Number of attempts refused because too many from the same address had failed.",
-        lambda: authentication.attempts.refused,
+        lambda: authentication.attempts.refused + authentication.guesses.refused,
     )
     metrics.counter(
         "sessions_expired",

@@ -43,8 +43,11 @@ class Exchange(Protocol):
         """
 
 
-MayTry = Callable[[str], bool]
-"""Whether an attempt to log in as this user is checked; ``""``: as somebody."""
+Admit = Callable[[str], None]
+"""Is asked before an attempt to log in as this user is checked; ``""``: as somebody.
+
+Raises Unchecked where it is not.
+"""
 
 CheckPassword = Callable[[str, str], Awaitable[bool]]
 """Whether a password is a user's. Raises AuthenticationError where it was not checked."""
@@ -57,11 +60,22 @@ class Unchecked(AuthenticationError):  # noqa: N818 - what it is
         super().__init__(reason)
 
 
-class Overloaded(Unchecked):
-    """An attempt that comes when too many others wait; the client had better try again."""
+class TryLater(Unchecked):
+    """An attempt that is not checked now: the client had better try again, and is not refused."""
+
+
+class Overloaded(TryLater):
+    """An attempt that comes when too many others wait."""
 
     def __init__(self) -> None:
         super().__init__("too many passwords wait to be checked")
+
+
+class TooManyGuesses(TryLater):
+    """An attempt as a user who was guessed at too often from the same address."""
+
+    def __init__(self) -> None:
+        super().__init__("too many attempts as this user from this address have failed lately")
 
 
 class PlainExchange:
@@ -84,10 +98,11 @@ class PlainExchange:
 class ScramExchange:
     """SCRAM: two messages each way. Fast, since the client has done the hashing."""
 
-    def __init__(self, mechanism: ScramMechanism, lookup: Lookup, may_try: MayTry) -> None:
+    def __init__(self, mechanism: ScramMechanism, lookup: Lookup, admit: Admit) -> None:
         self._server = ScramServer(mechanism, lookup)
-        self._may_try = may_try
-        self._is_refused = False
+        self._admit = admit
+        self._has_begun = False
+        self._refusal: Unchecked | None = None
 
     @property
     def claimed(self) -> str:
@@ -96,13 +111,21 @@ class ScramExchange:
 
     async def step(self, message: bytes) -> Step:
         """Answer the first message; check the proof in the second."""
-        if self._is_refused:
-            raise Unchecked
+        if self._refusal is not None:
+            raise self._refusal
         server = self._server
+        if self._has_begun:  # others may have failed since the first message
+            self._admit(server.username)
         answer = server.step(message)
         if server.is_complete:
             return Step(answer, Identity(server.username))
-        self._is_refused = not self._may_try(server.username)
+        self._has_begun = True
+        try:
+            self._admit(server.username)
+        except TryLater:
+            raise
+        except Unchecked as refusal:  # it looks like a wrong password
+            self._refusal = refusal
         return Step(answer)
 
 
@@ -135,10 +158,10 @@ class TokenRefused(AuthenticationError):  # noqa: N818 - what it is
 class BearerExchange:
     """OAUTHBEARER: one message with a token. What is wrong with it is told before the failure."""
 
-    def __init__(self, tokens: TokenService, may_try: MayTry) -> None:
+    def __init__(self, tokens: TokenService, admit: Admit) -> None:
         self.claimed = ""
         self._tokens = tokens
-        self._may_try = may_try
+        self._admit = admit
         self._refusal: AuthenticationError | None = None
 
     async def step(self, message: bytes) -> Step:
@@ -146,8 +169,7 @@ class BearerExchange:
         if self._refusal is not None:
             raise self._refusal
         bearer = parse_bearer(message)
-        if not self._may_try(_ANY_USER):
-            raise Unchecked
+        self._admit(_ANY_USER)
         try:
             identity = await self._tokens.verify(bearer.token)
         except TokenRefused as refusal:

@@ -84,6 +84,10 @@ class PasswordChecker:
         self.remembered += 1
         return True
 
+    def is_checking(self, user: str, password: str) -> bool:
+        """Whether the same is being checked: its outcome will do for one more that asks."""
+        return self._digest(user, password) in self._under_way
+
     async def check(self, user: str, password: str, host: str) -> bool:
         """Whether the password is the user's; as much work if there is no such user.
 

@@ -23,6 +23,7 @@ from .memory_budget import MemoryBudget
 from .peer import ANONYMOUS, Peer, Principal
 from .tls_transport import TlsTransport
 from .transport import PlainTransport, Transport
+from .unauthenticated import Unauthenticated
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class ListenerLimits(NamedTuple):
     send_buffer: int = -1  # bytes; -1 leaves it to the system
     receive_buffer: int = -1
     max_frame_before: int = 64 * 1024  # of clients that have not authenticated
+    max_unauthenticated: int = 1000
 
 
 Gate = Callable[[ListenerInfo, str], str | None]
@@ -145,6 +147,7 @@ class Listener:
         self._tls = tls
         self.handshakes = self._make_handshakes(tls)
         self._connections: set[Connection] = set()
+        self.unauthenticated = Unauthenticated(limits.max_unauthenticated, info.name)
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self._next_id = 0
         self._untold = 0
@@ -366,6 +369,8 @@ class Listener:
             full_frame=limits.max_frame,
         )
         self._connections.add(connection)
+        if needs_sasl:
+            self.unauthenticated.add(connection, self._loop.time())
         connection.start()
 
     def _configure(self, sock: socket.socket) -> None:
@@ -379,6 +384,7 @@ class Listener:
 
     def _on_close(self, connection: Connection, reason: str) -> None:
         self._connections.discard(connection)
+        self.unauthenticated.discard(connection)
         self._closed_sent += connection.sent_bytes
         self._closed_received += connection.received_bytes
         host = connection.peer.host
@@ -402,6 +408,7 @@ class Listener:
         now = self._loop.time()
         if self.handshakes is not None:
             self.handshakes.sweep(now)
+        self.unauthenticated.look()
         for connection in list(self._connections):
             reason = connection.overdue(now, self._limits.times)
             if reason is not None:

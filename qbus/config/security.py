@@ -207,6 +207,14 @@ class SaslKeys(Settings):
         at_least=1,
         static=True,
     )
+    sasl_max_unauthenticated_connections = integer(
+        1000,
+        "Maximum number of connections of a listener whose clients have not authenticated, and at "
+        "most half of max.connections. Above it, the one that has waited longest is closed for a "
+        "new one.",
+        at_least=1,
+        static=True,
+    )
     sasl_oauthbearer_jwks_endpoint_url = string(
         "",
         "Where the keys are that tokens are signed with (JWKS): https://..., or file:///path.",
@@ -286,6 +294,17 @@ class SaslKeys(Settings):
         "bits). Above, attempts fail unchecked, except those of users who have authenticated from "
         "there before. 0: no limit.",
         at_least=0,
+        static=True,
+    )
+    connection_failed_authentication_max_delay_ms = integer(
+        60_000,
+        "The longest time for which attempts to authenticate as one user from one address are not "
+        "checked, and their connections closed, after ten of them have failed. The time is a "
+        "second at first, and doubles with each further failure. Other addresses are not "
+        "concerned. 0: no limit.",
+        unit="ms",
+        at_least=0,
+        at_most=3_600_000,
         static=True,
     )
 

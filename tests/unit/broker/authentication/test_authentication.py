@@ -382,6 +382,67 @@ async def test_guesses_are_not_hashed_without_end(world: World) -> None:
     assert world.authentication.passwords.checked <= 350
 
 
+@pytest.mark.parametrize("make", [plain, scram])
+async def test_guesses_at_a_user_from_its_own_address_are_limited(
+    world: World, make: Callable[..., SaslClient]
+) -> None:
+    assert await world.log_in(world.connect(), make()) is None
+    for number in range(10):
+        assert await world.log_in(world.connect(), make(f"{number}")) is not None
+    assert not world.closed
+    assert await world.log_in(world.connect(), scram("secret")) is not None  # it is not looked at
+    (told,) = world.closed  # which clients try again after, and after no refusal
+    assert "as this user from this address" in told
+    assert world.authentication.guesses.refused == 1
+    assert await world.log_in(world.connect("10.0.0.2"), make()) is None
+    assert await world.authentication.verify("alice", "secret", "10.0.0.2") is not None
+    assert await world.authentication.verify("alice", "guessed", "10.0.0.1") is None
+    assert world.authentication.guesses.refused == 2
+
+
+async def test_after_a_while_the_right_password_is_right_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    for number in range(10):
+        await world.log_in(world.connect(), scram(f"{number}"))
+    assert await world.log_in(world.connect(), scram()) is not None
+    now += 1.0
+    assert await world.log_in(world.connect(), scram()) is None
+
+
+@pytest.mark.parametrize("make", [plain, scram])
+async def test_guesses_at_the_same_time_are_limited_alike(
+    world: World, make: Callable[..., SaslClient]
+) -> None:
+    guesses = [world.log_in(world.connect(), make(f"{number}")) for number in range(100)]
+    assert None not in await asyncio.gather(*guesses)
+    failed = [one for one in world.outcomes if "too many attempts" not in one.reason]
+    assert len(failed) == 10
+
+
+async def test_many_with_the_right_password_at_the_same_time_are_no_guesses(world: World) -> None:
+    logins = [world.log_in(world.connect(), plain()) for _ in range(100)]
+    assert set(await asyncio.gather(*logins)) == {None}
+    assert not world.authentication.guesses.refused
+
+
+async def test_an_unknown_user_is_limited_like_a_known_one(world: World) -> None:
+    for user in ("alice", "nobody"):
+        world.closed.clear()
+        for number in range(11):
+            await world.log_in(world.connect(), scram(f"{number}", user))
+        assert len(world.closed) == 1
+
+
+async def test_the_limit_can_be_turned_off(tmp_path: Path) -> None:
+    world = World(tmp_path, **{"connection.failed.authentication.max.delay.ms": 0})
+    for number in range(50):
+        await world.log_in(world.connect(), scram(f"{number}"))
+    assert await world.log_in(world.connect(), scram()) is None
+
+
 async def test_who_comes_when_too_many_wait_is_disconnected_to_try_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -437,6 +437,39 @@ async def test_there_is_a_time_to_do_it_in(monkeypatch: pytest.MonkeyPatch) -> N
         assert await quick.receive() == b"still here"
 
 
+async def test_where_too_many_have_not_done_it_the_oldest_is_closed() -> None:
+    arguments: dict[str, Any] = {"protocol": "SASL_PLAINTEXT", "max_unauthenticated": 2}
+
+    def authenticate(peer: Peer, frame: memoryview) -> list[Part]:
+        peer.is_authenticated = True
+        return echo(peer, frame)
+
+    async with listening(authenticate, **arguments) as listener, connected(listener) as known:
+        known.send(b"me")
+        assert await known.receive() == b"me"
+        async with connected(listener) as oldest, connected(listener) as other:
+            while listener.connections < 3:
+                await asyncio.sleep(0.001)
+            async with connected(listener) as newest:
+                assert await oldest.closed()
+                for one in (other, newest, known):
+                    one.send(b"here")
+                    assert await one.receive() == b"here"
+        assert listener.unauthenticated.closed == 1
+
+
+async def test_where_nobody_has_to_none_is_closed_for_that() -> None:
+    async with (
+        listening(echo, max_unauthenticated=1) as listener,
+        connected(listener) as one,
+        connected(listener) as other,
+    ):
+        for client in (one, other):
+            client.send(b"a")
+            assert await client.receive() == b"a"
+        assert len(listener.unauthenticated) == 0
+
+
 async def test_a_refusal_is_answered_before_the_connection_is_closed() -> None:
     dispatched = []
 
