@@ -86,15 +86,17 @@ def page_security(
     users: Users | None,
     access: AccessControl,
     *,
-    is_worker: bool,
+    inner_secret: str | None = None,
 ) -> PageSecurity:
     """How the page is protected, as it is configured. Call it in the broker's event loop.
 
-    ``is_worker``: the page of all brokers of this machine asks this one, for its own callers.
+    ``inner_secret``: where the page of all brokers of this machine asks this one, for its own
+    callers: what it says to be believed; empty: whoever asks may read. None: there is no such page.
 
     Raises ConfigError: a certificate cannot be read.
     """
-    if not config.metrics_authenticates:
+    is_open = not config.metrics_authenticates if inner_secret is None else not inner_secret
+    if is_open:
         return PageSecurity(page_tls(config))
     page = PageAccess(
         users if config.metrics_take_passwords else None,
@@ -102,7 +104,7 @@ def page_security(
         identify=_identify(config),
         delay_s=config.connection_failed_authentication_delay_ms / 1000,
     )
-    return PageSecurity(page_tls(config), page.decide, is_worker)
+    return PageSecurity(page_tls(config), page.decide, inner_secret or "")
 
 
 def page_tls(config: BrokerConfig) -> Callable[[], ssl.SSLContext] | None:

@@ -174,7 +174,7 @@ class BrokerRun:
                     config,
                     broker.authentication,
                     broker.access,
-                    is_worker=self._worker is not None,
+                    inner_secret=None if self._worker is None else self._worker.metrics_secret,
                 )
                 cleanup.callback(
                     serve_metrics(broker.metrics, *config.metrics_address, security=security)

@@ -29,9 +29,7 @@ def open_access(config: BrokerConfig, rules: AclIndex, *, is_alone: bool) -> Acc
     """
     brokers = broker_principals(config)
     rules.add_super_users(map(str, brokers))
-    authenticates = config.authenticates or (
-        bool(config.disque_listeners) and config.disque_authenticates
-    )
+    authenticates = config.authenticates or config.jobs_authenticate
     authorizer = AclAuthorizer(rules) if config.enforces_acls(authenticates=authenticates) else None
     if authorizer is not None and not is_alone and not brokers:
         _warn_of_unknown_brokers(config)

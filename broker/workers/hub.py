@@ -26,22 +26,24 @@ _log = logging.getLogger(__name__)
 _MESSAGE = 4096
 
 
-def run(config: BrokerConfig, lifeline: socket.socket) -> int:
+def run(config: BrokerConfig, lifeline: socket.socket, metrics_secret: str = "") -> int:
     """Serve until SIGTERM or the end of the lifeline; the exit code is 1 if the store has failed.
+
+    ``metrics_secret``: by which workers know that the hub asks for metrics.
 
     Raises:
         StoreUnusable: the metadata store cannot be opened.
         StoreUnavailable: it cannot be opened for now: the disk is full.
         OSError: the address for metrics cannot be listened on.
     """
-    return asyncio.run(_Hub(config, lifeline).run())
+    return asyncio.run(_Hub(config, lifeline, metrics_secret).run())
 
 
 class _Hub:
-    def __init__(self, config: BrokerConfig, lifeline: socket.socket) -> None:
+    def __init__(self, config: BrokerConfig, lifeline: socket.socket, secret: str) -> None:
         self._config = config
         self._lifeline = lifeline
-        self._metrics = WorkersMetrics()
+        self._metrics = WorkersMetrics(secret)
         self._server: StoreServer | None = None
         self._stop = asyncio.Event()
         self._failed = False

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from qbus.service.http import FORWARDED, Caller, authorization
+from qbus.service.http import Asking, Caller, asking
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -42,7 +42,9 @@ class WorkerState:
 class WorkersMetrics:
     """Asks the workers that there are, when it is asked itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, secret: str = "") -> None:
+        """``secret``: by which workers know that this asks."""
+        self._secret = secret
         self.workers: dict[int, WorkerState] = {}
 
     def collect(self) -> Iterable["Metric"]:
@@ -53,7 +55,7 @@ class WorkersMetrics:
             Metric,
         )
 
-        ask = partial(_ask, authorization.get())
+        ask = partial(_ask, self._headers())
         workers = sorted(self.workers.values(), key=lambda worker: worker.node_id)
         up = GaugeMetricFamily("qbus_worker_up", "1 if the broker answers.", labels=["broker"])
         restarts = CounterMetricFamily(
@@ -78,18 +80,23 @@ class WorkersMetrics:
 
     async def decide(self, _: Caller) -> HTTPStatus:
         """Whether a caller may read metrics: as one of the workers says."""
-        header = authorization.get()
+        headers = self._headers()
         for worker in sorted(self.workers.values(), key=lambda worker: worker.node_id):
-            status = await asyncio.to_thread(_decide, header, worker)
+            status = await asyncio.to_thread(_decide, headers, worker)
             if status is not None:
                 return status
         return HTTPStatus.SERVICE_UNAVAILABLE
 
+    def _headers(self) -> dict[str, str]:
+        """On whose behalf workers are asked."""
+        who = asking.get()
+        return who.headers(self._secret) if who is not None and self._secret else {}
 
-def _decide(header: tuple[str, str], worker: WorkerState) -> HTTPStatus | None:
+
+def _decide(headers: dict[str, str], worker: WorkerState) -> HTTPStatus | None:
     """What a worker's page answers to whoever says that; None: it does not answer."""
     try:
-        with _OPENER.open(_request(header, worker, "favicon.ico"), timeout=_PATIENCE_S) as answer:
+        with _OPENER.open(_request(headers, worker, "favicon.ico"), timeout=_PATIENCE_S) as answer:
             return HTTPStatus(answer.status)
     except HTTPError as error:
         with error:
@@ -98,20 +105,18 @@ def _decide(header: tuple[str, str], worker: WorkerState) -> HTTPStatus | None:
         return None
 
 
-def _request(header: tuple[str, str], worker: WorkerState, path: str) -> Request:
-    credentials, host = header
-    headers = {"Authorization": credentials, FORWARDED: host} if host else {}
+def _request(headers: dict[str, str], worker: WorkerState, path: str) -> Request:
     return Request(f"http://127.0.0.1:{worker.port}/{path}", headers=headers)
 
 
-def _ask(header: tuple[str, str], worker: WorkerState) -> "list[Metric] | None":
+def _ask(headers: dict[str, str], worker: WorkerState) -> "list[Metric] | None":
     """The families of a worker; None: it does not answer, or not as one."""
     from prometheus_client.parser import (  # noqa: PLC0415 - only where metrics are served
         text_string_to_metric_families,
     )
 
     try:
-        with _OPENER.open(_request(header, worker, "metrics"), timeout=_PATIENCE_S) as answer:
+        with _OPENER.open(_request(headers, worker, "metrics"), timeout=_PATIENCE_S) as answer:
             return list(text_string_to_metric_families(answer.read().decode()))
     except (OSError, HTTPException, ValueError):
         return None

@@ -9,6 +9,7 @@ does: nothing outlives the supervisor, however that ends.
 import gc
 import logging
 import os
+import secrets
 import selectors
 import signal
 import socket
@@ -75,12 +76,16 @@ class Supervisor:
         self._machine = machine_of(config)
         self._has_store = config.zookeeper_address is None
         self._has_metrics = config.metrics_address is not None
+        # What the hub tells workers of its callers is believed by this, which no other process has.
+        self._metrics_secret = secrets.token_hex(32) if config.metrics_authenticates else ""
         self._configs = worker_configs(config, count)
         # Brokers with certificates read them again, as far as they have any.
         self._reloading = (signal.SIGHUP,) if config.has_certificates else ()
         self._hub: _Process | None = None
         if self._has_store or self._has_metrics:
-            self._hub = _Process("hub", lambda lifeline: hub.run(config, lifeline))
+            self._hub = _Process(
+                "hub", lambda lifeline: hub.run(config, lifeline, self._metrics_secret)
+            )
         self._workers = [
             _Process(f"broker {one.node_id}", self._worker_body(one)) for one in self._configs
         ]
@@ -215,7 +220,8 @@ class Supervisor:
             own = config
             if port is not None:
                 own = config.with_static({"metrics.listen": f"{_LOOPBACK}:{port}"})
-            return run_broker(own, Worker(self._machine, self._store_streams.get(name), lifeline))
+            store = self._store_streams.get(name)
+            return run_broker(own, Worker(self._machine, store, lifeline, self._metrics_secret))
 
         return run
 

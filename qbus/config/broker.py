@@ -187,8 +187,10 @@ class BrokerConfig(
         self._check_names({one.name for one in listeners})
         self._check_keys_of_listeners({one.name for one in listeners})
         page = self.metrics_listener
-        for one in (*listeners, *self.disque_listeners, *([page] if page else [])):
+        every = (*listeners, *self.disque_listeners, *([page] if page else []))
+        for one in every:
             self._check_protocol(one)
+        self._check_revocation(every)
         if not self.allow_insecure:
             self._refuse_open_listeners(listeners)
 
@@ -249,6 +251,17 @@ class BrokerConfig(
         if listener.protocol.is_sasl and listener.name == self.inter_broker_listener:
             self._check_login_of_brokers(listener, own)
 
+    def _check_revocation(self, listeners: Iterable[ListenerInfo]) -> None:
+        """Refuse a list of revoked certificates that nobody would look at."""
+        own = [self.for_listener(one.name) for one in listeners if one.protocol.is_encrypted]
+        with_list = [one for one in own if one.ssl_crl_location]
+        stated = with_list[0].ssl_crl_location if with_list else self.ssl_crl_location
+        if stated and all(one.ssl_client_auth == "none" for one in with_list):
+            raise ConfigError(
+                f"ssl.crl.location={stated}: expected a listener with TLS and ssl.client.auth="
+                "required or requested, for whose clients' certificates it is"
+            )
+
     def _check_login_of_brokers(self, listener: ListenerInfo, own: ListenerConfig) -> None:
         """Refuse a listener at which other brokers cannot log in."""
         if not (own.sasl_inter_broker_username and own.sasl_inter_broker_password):
@@ -289,9 +302,8 @@ class BrokerConfig(
     def metrics_authenticates(self) -> bool:
         """Whether nobody can read metrics who has not authenticated."""
         page = self.metrics_listener
-        own = self.for_listener("METRICS")
         return self.metrics_take_passwords or (
-            page is not None and page.protocol.is_encrypted and own.ssl_client_auth == "required"
+            page is not None and self._needs_certificates(page)
         )
 
     @property
@@ -302,10 +314,22 @@ class BrokerConfig(
             return any(one.protocol.is_sasl for one in self.kafka_listeners)
         return bool(stated)
 
+    @property
+    def jobs_authenticate(self) -> bool:
+        """Whether any listener for jobs authenticates its clients, as users or by certificates.
+
+        One password for all does not say who a client is.
+        """
+        jobs = self.disque_listeners
+        return bool(jobs) and (
+            self.disque_authenticates or any(map(self._needs_certificates, jobs))
+        )
+
     def listener_authenticates(self, listener: ListenerInfo) -> bool:
         """Whether nobody can use a listener of Kafka's protocol who has not authenticated."""
-        if listener.protocol.is_sasl:
-            return True
+        return listener.protocol.is_sasl or self._needs_certificates(listener)
+
+    def _needs_certificates(self, listener: ListenerInfo) -> bool:
         own = self.for_listener(listener.name)
         return listener.protocol.is_encrypted and own.ssl_client_auth == "required"
 
@@ -319,8 +343,7 @@ class BrokerConfig(
                 )
         if not (self.disque_requirepass or self.disque_authenticates):
             for one in self.disque_listeners:
-                own = self.for_listener(one.name)
-                if not (one.protocol.is_encrypted and own.ssl_client_auth == "required"):
+                if not self._needs_certificates(one):
                     _refuse_open(
                         f"listeners={one}",
                         one.address,

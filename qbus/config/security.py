@@ -107,6 +107,15 @@ class TlsKeys(Settings):
         static=True,
         check=_pem,
     )
+    ssl_crl_location = unset(
+        ConfigType.STRING,
+        "A PEM file with the lists of certificates that the authorities of clients have revoked "
+        "(CRL), one for each authority: clients of an authority without one are refused, and all "
+        "are once its list has expired. It is read again when it changes. Not set: nothing is "
+        "held for revoked.",
+        static=True,
+        check=_pem,
+    )
     ssl_truststore_type = string(
         "PEM", "The form of the truststore; it can only be PEM.", static=True, check=_keystore_type
     )

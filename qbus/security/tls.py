@@ -8,8 +8,10 @@ and the former certificates stay in force.
 
 import logging
 import os
+import re
 import ssl
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -27,6 +29,8 @@ _CLIENT_AUTH: Final = {
     "requested": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
+_CRL_HEAD: Final = b"-----BEGIN X509 CRL-----"
+_BEGIN_CRL: Final = re.compile(re.escape(_CRL_HEAD))
 _Stamp = tuple[int, int, int]
 
 
@@ -52,6 +56,10 @@ class TlsSettings(Protocol):
     @property
     def ssl_truststore_location(self) -> str | None:
         """PEM file of the authorities that clients' certificates must be signed by."""
+
+    @property
+    def ssl_crl_location(self) -> str | None:
+        """PEM file of the lists of certificates that those authorities have revoked."""
 
     @property
     def ssl_client_auth(self) -> str:
@@ -98,6 +106,7 @@ class ServerTls:
             settings.ssl_certificate_location,
             settings.ssl_key_location,
             settings.ssl_truststore_location,
+            settings.ssl_crl_location,
         )
         return [path for path in stated if path]
 
@@ -155,6 +164,8 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     context.verify_mode = _CLIENT_AUTH[settings.ssl_client_auth]
     if settings.ssl_truststore_location and context.verify_mode is not ssl.CERT_NONE:
         _load_authorities(context, "ssl.truststore.location", settings.ssl_truststore_location)
+        if settings.ssl_crl_location:
+            _load_revoked(context, settings.ssl_crl_location)
     return context
 
 
@@ -267,6 +278,55 @@ def _load_authorities(context: ssl.SSLContext, setting: str, path: str) -> None:
         raise ConfigError(f"{setting}={path}: expected certificates in PEM: {why}") from None
     except OSError as error:
         raise ConfigError(f"{setting}={path}: {error.strerror}") from None
+
+
+def _load_revoked(context: ssl.SSLContext, path: str) -> None:
+    """Refuse certificates that the lists of ``path`` name, and those of authorities without one.
+
+    Raises:
+        ConfigError: it cannot be read, or a list in it is not valid now.
+    """
+    where = f"ssl.crl.location={path}"
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - a string from the configuration
+            content = file.read()
+    except OSError as error:
+        raise ConfigError(f"{where}: {error.strerror}") from None
+    lists = _BEGIN_CRL.split(content)[1:]
+    if not lists:
+        raise ConfigError(
+            f"{where}: expected lists of revoked certificates in PEM; convert one with: openssl crl"
+            f" -inform DER -in {path} -out crl.pem"
+        )
+    for one in lists:
+        _check_times(where, one)
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise ConfigError(f"{where}: it cannot be read: {error.reason or 'no PEM'}") from None
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+
+
+def _check_times(where: str, rest: bytes) -> None:
+    """Refuse a list of revoked certificates that is not valid now: no client would be let in."""
+    from cryptography import x509  # noqa: PLC0415 - only where there are such lists
+
+    try:
+        found = x509.load_pem_x509_crl(_CRL_HEAD + rest)
+        issuer = found.issuer.rfc4514_string()
+    except ValueError:
+        raise ConfigError(f"{where}: expected lists of revoked certificates in PEM") from None
+    now, ends = datetime.now(UTC), found.next_update_utc
+    if ends is not None and ends <= now:
+        raise ConfigError(
+            f"{where}: the list of {issuer} has expired ({ends:%Y-%m-%d %H:%M} UTC): put the"
+            " authority's newest one there"
+        )
+    if found.last_update_utc > now:
+        raise ConfigError(
+            f"{where}: the list of {issuer} is not valid before"
+            f" {found.last_update_utc:%Y-%m-%d %H:%M} UTC: is the clock of this machine right?"
+        )
 
 
 def _check_pem(setting: str, path: str) -> None:

@@ -8,6 +8,7 @@ place of the oldest that has not sent its request yet, so that idle ones keep no
 
 import asyncio
 import base64
+import hmac
 import logging
 import re
 import socket
@@ -131,18 +132,51 @@ Decide = Callable[[Caller], Awaitable[HTTPStatus]]
 """Tells whether somebody may see the page: OK, UNAUTHORIZED for whoever has not said who it is, or
 in vain, or FORBIDDEN. It is awaited in the server's thread."""
 
-FORWARDED: Final = "x-qbus-client"
-"""The header in which a process that asks for somebody else says the address of that one."""
+_INNER: Final = "x-qbus-inner"
+_ADDRESS: Final = "x-qbus-client"
+_CERTIFICATE: Final = "x-qbus-certificate"
 
-authorization: ContextVar[tuple[str, str]] = ContextVar("authorization", default=("", ""))
-"""Header ``Authorization`` of the request that is answered, and the address it came from."""
+
+class Asking(NamedTuple):
+    """On whose behalf a process asks another one of this program: what a client has shown.
+
+    ``authorization`` is the header of that name; ``certificate`` is in DER.
+    """
+
+    host: str
+    authorization: str = ""
+    certificate: bytes | None = None
+
+    def headers(self, secret: str) -> dict[str, str]:
+        """The headers that say so; ``secret``: what both processes know, and nobody else."""
+        found = {_INNER: secret, _ADDRESS: self.host}
+        if self.authorization:
+            found["Authorization"] = self.authorization
+        if self.certificate is not None:
+            found[_CERTIFICATE] = base64.b64encode(self.certificate).decode("ascii")
+        return found
+
+    @classmethod
+    def parse(cls, headers: Mapping[str, str], secret: str) -> "Asking | None":
+        """What the headers say; None: they are not those of a process that knows the secret."""
+        stated = headers.get(_INNER, "").encode("latin-1")
+        if not secret or not hmac.compare_digest(stated, secret.encode("latin-1")):
+            return None
+        encoded = headers.get(_CERTIFICATE)
+        certificate = None if encoded is None else base64.b64decode(encoded)
+        return cls(headers.get(_ADDRESS, ""), headers.get("authorization", ""), certificate)
+
+
+asking: ContextVar[Asking | None] = ContextVar("asking", default=None)
+"""Who makes the request that is answered."""
 
 
 class PageServer:
     """Serves one page, which ``render`` makes, in a thread, of each request.
 
     ``tls`` makes the context of a connection; None: nothing is encrypted. ``decide``: None: anybody
-    may see the page. ``is_inner``: only another process of this program asks, for others.
+    may see the page. ``inner_secret``: what another process of this program says that asks for
+    others; empty: none does.
     """
 
     def __init__(
@@ -152,7 +186,7 @@ class PageServer:
         *,
         tls: Callable[[], ssl.SSLContext] | None = None,
         decide: Decide | None = None,
-        is_inner: bool = False,
+        inner_secret: str = "",
         request_s: float = REQUEST_S,
         max_connections: int = MAX_CONNECTIONS,
     ) -> None:
@@ -161,7 +195,7 @@ class PageServer:
         self._render = render
         self._tls = tls
         self._decide = decide
-        self._is_inner = is_inner
+        self._inner_secret = inner_secret
         self._request_s = request_s
         self._max_connections = max_connections
         self._asking: dict[asyncio.Task[None], str] = {}  # and from where; the oldest first
@@ -295,14 +329,14 @@ class PageServer:
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     def _caller(self, request: Request, host: str, writer: asyncio.StreamWriter) -> Caller:
-        if self._is_inner:
-            host = request.headers.get(FORWARDED, host)
-        header = request.headers.get("authorization", "")
-        authorization.set((header, host))
-        user, password = basic_credentials(header) or (None, None)
-        encryption: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
-        certificate = None if encryption is None else encryption.getpeercert(True)
-        return Caller(host, user, password, certificate)
+        found = Asking.parse(request.headers, self._inner_secret)
+        if found is None:
+            encryption: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
+            certificate = None if encryption is None else encryption.getpeercert(True)
+            found = Asking(host, request.headers.get("authorization", ""), certificate)
+        asking.set(found)
+        user, password = basic_credentials(found.authorization) or (None, None)
+        return Caller(found.host, user, password, found.certificate)
 
     async def _answer(self, request: Request, caller: Caller) -> Response:
         if request.method not in {"GET", "HEAD"}:

@@ -51,6 +51,7 @@ _NAMES: Final = (
     "ssl.key.location",
     "ssl.key.password",
     "ssl.truststore.location",
+    "ssl.crl.location",
 )
 _LOOK_EVERY_S: Final = 1.0
 _DELAY_S: Final = 0.1
@@ -151,6 +152,7 @@ class PageTls:
     ssl_key_location: str | None = None
     ssl_key_password: str | None = field(default=None, repr=False)
     ssl_truststore_location: str | None = None
+    ssl_crl_location: str | None = None
     ssl_client_auth: str = "none"
     ssl_enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     ssl_cipher_suites: tuple[str, ...] = ()
@@ -212,6 +214,7 @@ def _tls(properties: Mapping[str, str]) -> "Callable[[], ssl.SSLContext]":
         stated.get("ssl_key_location"),
         stated.get("ssl_key_password"),
         stated.get("ssl_truststore_location"),
+        stated.get("ssl_crl_location"),
         stated.get("ssl_client_auth", "none"),
     )
     return ServerTls(settings, "metrics").context

@@ -27,13 +27,13 @@ class PageSecurity(NamedTuple):
     """Who may read metrics, and how they are encrypted.
 
     ``tls`` makes the context of a connection; None: nothing is encrypted. ``decide`` tells who may
-    read them, see :data:`.http.Decide`; None: anybody. ``is_inner``: only another process of this
-    program asks, for others.
+    read them, see :data:`.http.Decide`; None: anybody. ``inner_secret``: what another process of
+    this program says that asks for others; empty: none does.
     """
 
     tls: "Callable[[], ssl.SSLContext] | None" = None
     decide: Decide | None = None
-    is_inner: bool = False
+    inner_secret: str = ""
 
 
 _OPEN = PageSecurity()
@@ -77,7 +77,7 @@ def serve(
         lambda request: render(registry, request),
         tls=security.tls,
         decide=security.decide,
-        is_inner=security.is_inner,
+        inner_secret=security.inner_secret,
     )
     server.start()
     return server.stop

@@ -72,6 +72,28 @@ class Certificates:
         )
         return self._written(name, chain, secret)
 
+    def revoked(
+        self, *certificates: Path, name: str = "crl", since: datetime | None = None, days: float = 1
+    ) -> Path:
+        """A file with the authority's list of those that are revoked; it is valid for so long."""
+        authority = x509.load_pem_x509_certificate(self.ca.read_bytes())
+        signing = load_pem_private_key((self.directory / CA_KEY).read_bytes(), None)
+        assert isinstance(signing, ec.EllipticCurvePrivateKey)
+        begin = since or datetime.now(UTC) - timedelta(minutes=1)
+        builder = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(authority.subject)
+            .last_update(begin)
+            .next_update(begin + timedelta(days=days))
+        )
+        for path in certificates:
+            serial = x509.load_pem_x509_certificate(path.read_bytes()).serial_number
+            one = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(begin)
+            builder = builder.add_revoked_certificate(one.build())
+        made = self.directory / f"{name}.pem"
+        made.write_bytes(builder.sign(signing, hashes.SHA256()).public_bytes(Encoding.PEM))
+        return made
+
     def replace(self, path: Path, other: Path) -> None:
         """Put the content of ``other`` in the place of ``path``, as tools that renew do."""
         new = path.with_suffix(".new")

@@ -3,8 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from qbus.broker.authorization import CLUSTER, AccessControl, AclAuthorizer, Operation
 from qbus.broker.metrics_page import PageAccess, page_security, page_tls
@@ -87,9 +90,9 @@ class TestConfiguration:
     @pytest.mark.parametrize("listen", ["127.0.0.1:9404", "http://[::1]:9404", "localhost:9404"])
     async def test_this_machine_alone_needs_nothing(self, listen: str) -> None:
         security = page_security(
-            config(metrics_listen=listen), Users(), AccessControl(), is_worker=False
+            config(metrics_listen=listen), Users(), AccessControl()
         )
-        assert security == (None, None, False)
+        assert security == (None, None, "")
 
     @pytest.mark.parametrize("listen", ["0.0.0.0:9404", "10.0.0.1:9404", ":9404", "[::]:9404"])
     def test_others_are_refused(self, listen: str) -> None:
@@ -100,9 +103,9 @@ class TestConfiguration:
 
     async def test_basic(self) -> None:
         stated = config(metrics_listen="0.0.0.0:9404", metrics_authentication="basic")
-        security = page_security(stated, Users(), AccessControl(), is_worker=True)
+        security = page_security(stated, Users(), AccessControl(), inner_secret="s")
         assert security.decide is not None
-        assert security.is_inner
+        assert security.inner_secret == "s"
         assert await security.decide(Caller("h", "alice", "right")) is HTTPStatus.OK
 
     def test_https_needs_a_certificate(self) -> None:
@@ -131,6 +134,32 @@ class TestConfiguration:
                 "listener.name.metrics.ssl.client.auth": "required",
             }
         )
-        security = page_security(stated, Users(), AccessControl(), is_worker=False)
+        security = page_security(stated, Users(), AccessControl())
         assert security.decide is not None
         assert await security.decide(Caller("h", "alice", "right")) is HTTPStatus.UNAUTHORIZED
+
+    async def test_a_worker_asks_for_the_same_whatever_its_own_address(self) -> None:
+        stated = BrokerConfig(
+            {
+                "metrics.listen": "127.0.0.1:9404",
+                "listener.name.metrics.ssl.client.auth": "required",
+                "super.users": "User:CN=client",
+            }
+        )
+        users, certificate = Users(), der(certificates().client)
+        open_to_all = page_security(stated, users, access(), inner_secret="")
+        assert open_to_all.decide is None
+        security = page_security(stated, users, access(), inner_secret="known to both")
+        assert security.decide is not None
+        assert await security.decide(Caller("h")) is HTTPStatus.UNAUTHORIZED
+        asked = Caller("h", certificate=certificate)
+        assert await security.decide(asked) is HTTPStatus.FORBIDDEN
+        security = page_security(stated, users, AccessControl(), inner_secret="known to both")
+        assert security.decide is not None
+        assert await security.decide(asked) is HTTPStatus.OK
+
+
+def der(path: str) -> bytes:
+    """The first certificate of a file."""
+    first, *_ = x509.load_pem_x509_certificates(Path(path).read_bytes())
+    return first.public_bytes(Encoding.DER)

@@ -287,3 +287,14 @@ def test_what_would_be_open_to_other_machines_is_refused(
 )
 def test_whether_anybody_authenticates(settings: dict[str, object], authenticates: bool) -> None:
     assert BrokerConfig(settings).authenticates is authenticates
+
+
+def test_a_list_of_revoked_certificates_needs_somebody_to_look_at_it() -> None:
+    crl = {"ssl.crl.location": "crl.pem"}
+    with_tls = {"listeners": "SSL://127.0.0.1:1", "inter.broker.listener.name": "SSL"}
+    for stated in ({}, {**with_tls, **CERTIFICATE}):
+        assert "ssl.client.auth=required" in refusal({**stated, **crl})
+    BrokerConfig({**with_tls, **MUTUAL, **crl})
+    one = {"listener.name.ssl.ssl.crl.location": "crl.pem"}
+    assert "ssl.client.auth=required" in refusal({**with_tls, **CERTIFICATE, **one})
+    BrokerConfig({**with_tls, **MUTUAL, **one})

@@ -2,7 +2,9 @@
 
 import logging
 import ssl
+import time
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ class Settings:
     ssl_key_location: str | None = None
     ssl_key_password: str | None = None
     ssl_truststore_location: str | None = None
+    ssl_crl_location: str | None = None
     ssl_client_auth: str = "none"
     ssl_enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     ssl_cipher_suites: tuple[str, ...] = ()
@@ -221,6 +224,122 @@ def test_a_client_with_a_wrong_certificate_is_refused(
     wrong = trusting(certificates, path)
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(server_context(settings), client_context(wrong))
+
+
+# Certificates that were taken back
+
+
+@pytest.fixture
+def mutual(settings: Settings, certificates: Certificates) -> Settings:
+    """A server that asks for certificates."""
+    settings.ssl_client_auth = "required"
+    settings.ssl_truststore_location = str(certificates.ca)
+    return settings
+
+
+@pytest.mark.parametrize("auth", ["requested", "required"])
+def test_a_revoked_certificate_is_refused_and_others_are_not(
+    mutual: Settings, certificates: Certificates, auth: str
+) -> None:
+    mutual.ssl_client_auth = auth
+    alice, bob = certificates.client("alice"), certificates.client("bob")
+    mutual.ssl_crl_location = str(certificates.revoked(alice))
+    server = server_context(mutual)
+    with pytest.raises(ssl.SSLCertVerificationError, match="certificate revoked"):
+        shake_hands(server, client_context(trusting(certificates, alice)))
+    shake_hands(server, client_context(trusting(certificates, bob)))
+
+
+def test_certificates_of_an_authority_without_a_list_are_refused(
+    mutual: Settings, certificates: Certificates, tmp_path: Path
+) -> None:
+    mutual.ssl_crl_location = str(Certificates(tmp_path / "other").revoked())
+    alice = trusting(certificates, certificates.client("alice"))
+    with pytest.raises(ssl.SSLCertVerificationError, match="unable to get certificate CRL"):
+        shake_hands(server_context(mutual), client_context(alice))
+
+
+def test_a_file_may_have_the_lists_of_several_authorities(
+    mutual: Settings, certificates: Certificates, tmp_path: Path
+) -> None:
+    alice = certificates.client("alice")
+    lists = tmp_path / "lists.pem"
+    other = Certificates(tmp_path / "other").revoked().read_bytes()
+    lists.write_bytes(b"as text\n" + other + certificates.revoked(alice).read_bytes())
+    mutual.ssl_crl_location = str(lists)
+    with pytest.raises(ssl.SSLCertVerificationError, match="certificate revoked"):
+        shake_hands(server_context(mutual), client_context(trusting(certificates, alice)))
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "No such file"),
+        (b"", "expected lists of revoked certificates in PEM"),
+        (b"0\x82\x01", "openssl crl -inform DER"),
+        (b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n", "expected lists"),
+        (b"-----BEGIN X509 CRL-----\nAA", "expected lists"),
+    ],
+)
+def test_what_is_no_list_is_refused(
+    mutual: Settings, tmp_path: Path, content: bytes | None, why: str
+) -> None:
+    path = tmp_path / "crl.pem"
+    if content is not None:
+        path.write_bytes(content)
+    mutual.ssl_crl_location = str(path)
+    with pytest.raises(ConfigError) as refused:
+        server_context(mutual)
+    assert str(refused.value).startswith(f"ssl.crl.location={path}: ")
+    assert why in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("since", "why"), [(timedelta(days=-3), "has expired"), (timedelta(hours=1), "before")]
+)
+def test_a_list_that_is_not_valid_now_is_refused(
+    mutual: Settings, certificates: Certificates, since: timedelta, why: str
+) -> None:
+    now = datetime.now(UTC)
+    mutual.ssl_crl_location = str(certificates.revoked(since=now + since))
+    with pytest.raises(ConfigError, match=rf"list of CN=Qbus trial authority .*{why}"):
+        server_context(mutual)
+
+
+def test_a_list_is_not_read_where_nobody_is_asked(settings: Settings) -> None:
+    settings.ssl_crl_location = "no such file"
+    server_context(settings)
+
+
+def test_a_changed_list_counts_within_a_second(
+    mutual: Settings, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, alice = certificates.revoked(), certificates.client("alice")
+    mutual.ssl_crl_location = str(path)
+    served, security = Served(mutual), trusting(certificates, alice)
+    shake_hands(served.tls.context(), client_context(security))
+    certificates.replace(path, certificates.revoked(alice, name="newer"))
+    served.now += 1.0
+    with pytest.raises(ssl.SSLCertVerificationError, match="certificate revoked"):
+        shake_hands(served.tls.context(), client_context(security))
+    path.write_bytes(b"torn")
+    served.now += 1.0
+    with pytest.raises(ssl.SSLCertVerificationError, match="certificate revoked"):
+        shake_hands(served.tls.context(), client_context(security))
+    assert "the former ones stay in force" in caplog.text
+    certificates.replace(path, certificates.revoked(name="newest"))
+    served.now += 1.0
+    shake_hands(served.tls.context(), client_context(security))
+
+
+def test_a_list_that_expires_lets_nobody_in(mutual: Settings, certificates: Certificates) -> None:
+    mutual.ssl_crl_location = str(certificates.revoked(days=1 / 86_400 * 63))  # begun a minute ago
+    server = server_context(mutual)
+    security = trusting(certificates, certificates.client("alice"))
+    shake_hands(server, client_context(security))
+    time.sleep(3.5)
+    with pytest.raises(ssl.SSLCertVerificationError, match="CRL has expired"):
+        shake_hands(server, client_context(security))
 
 
 def test_a_context_made_elsewhere_is_used_as_it_is() -> None:

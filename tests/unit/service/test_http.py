@@ -258,19 +258,41 @@ class TestWhoMayRead:
         assert seen[0] is not None
         served.stop()
 
-    @pytest.mark.parametrize("host", ["10.1.2.3", "127.0.0.1"])
-    def test_another_process_may_ask_for_somebody(self, host: str) -> None:
-        seen: list[str] = []
+    def test_a_process_that_knows_the_secret_may_ask_for_somebody(self) -> None:
+        seen: list[Caller] = []
 
         async def decide(caller: Caller) -> HTTPStatus:
-            seen.append(caller.host)
+            seen.append(caller)
             return HTTPStatus.OK
 
-        request = GET[:-2] + b"X-Qbus-Client: 10.1.2.3\r\n\r\n"
-        served = Served(decide=decide, is_inner=host == "10.1.2.3")
-        assert status(served.ask(request)) == 200
-        assert seen == [host]
+        whom = Asking("10.1.2.3", self.credentials("alice", "right"), b"its certificate")
+        served = Served(decide=decide, inner_secret="known to both")
+        assert status(served.ask(self.stated(whom.headers("known to both")))) == 200
+        assert seen == [Caller("10.1.2.3", "alice", "right", b"its certificate")]
         served.stop()
+
+    @pytest.mark.parametrize(
+        ("known", "said"), [("known to both", "guessed"), ("known to both", ""), ("", "")]
+    )
+    def test_nobody_else_is_believed(self, known: str, said: str) -> None:
+        seen: list[Caller] = []
+
+        async def decide(caller: Caller) -> HTTPStatus:
+            seen.append(caller)
+            return HTTPStatus.FORBIDDEN
+
+        forged = Asking("10.1.2.3", "", b"somebody's certificate").headers(said)
+        served = Served(decide=decide, inner_secret=known)
+        assert status(served.ask(self.stated(forged))) == 403
+        assert seen == [Caller("127.0.0.1")]
+        served.stop()
+
+    def credentials(self, user: str, password: str) -> str:
+        return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+    def stated(self, headers: dict[str, str]) -> bytes:
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        return GET[:-2] + lines.encode() + b"\r\n"
 
 
 class TestTls:

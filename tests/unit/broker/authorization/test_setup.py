@@ -97,6 +97,55 @@ def test_brokers_have_certificates_where_jobs_are_served(tmp_path: Path) -> None
     assert broker_principals(BrokerConfig(stated)) == {Principal("User", "CN=server")}
 
 
+JOBS_WITH_TLS = {
+    "disque.listen": "DISQUES://127.0.0.1:0",
+    "ssl.certificate.location": "server.pem",
+    "ssl.key.location": "server.key",
+    "ssl.truststore.location": "ca.pem",
+}
+
+
+@pytest.mark.parametrize(
+    ("static", "restricts"),
+    [
+        ({"disque.listen": "127.0.0.1:0"}, False),
+        ({"disque.listen": "127.0.0.1:0", "disque.requirepass": "one for all"}, False),
+        ({"disque.listen": "127.0.0.1:0", "disque.sasl.enable": "true"}, True),
+        ({"disque.sasl.enable": "true"}, False),
+        (JOBS_WITH_TLS, False),
+        ({**JOBS_WITH_TLS, "ssl.client.auth": "requested"}, False),
+        ({**JOBS_WITH_TLS, "ssl.client.auth": "required"}, True),
+        ({**JOBS_WITH_TLS, "listener.name.disques.ssl.client.auth": "required"}, True),
+        (
+            {
+                **JOBS_WITH_TLS,
+                "ssl.client.auth": "required",
+                "listener.name.disques.ssl.client.auth": "none",
+            },
+            False,
+        ),
+    ],
+)
+def test_so_do_they_where_clients_of_jobs_do(static: dict[str, object], restricts: bool) -> None:
+    config = BrokerConfig(static)
+    assert config.jobs_authenticate is restricts
+    assert config.enforces_acls(authenticates=config.jobs_authenticate) is restricts
+
+
+def test_certificates_of_clients_of_jobs_turn_rules_on() -> None:
+    made = certificates()
+    stated = {
+        **JOBS_WITH_TLS,
+        "ssl.certificate.location": made.server,
+        "ssl.key.location": made.server_key,
+        "ssl.truststore.location": made.ca,
+        "ssl.client.auth": "required",
+    }
+    access = open_access(BrokerConfig(stated), AclIndex(), is_alone=True)
+    assert access.is_restricted
+    access.close()
+
+
 @pytest.mark.parametrize(
     ("static", "is_alone", "warns"),
     [

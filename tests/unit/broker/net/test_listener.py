@@ -439,22 +439,17 @@ async def test_there_is_a_time_to_do_it_in(monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_where_too_many_have_not_done_it_the_oldest_is_closed() -> None:
     arguments: dict[str, Any] = {"protocol": "SASL_PLAINTEXT", "max_unauthenticated": 2}
-
-    def authenticate(peer: Peer, frame: memoryview) -> list[Part]:
-        peer.is_authenticated = True
-        return echo(peer, frame)
-
     async with listening(authenticate, **arguments) as listener, connected(listener) as known:
-        known.send(b"me")
-        assert await known.receive() == b"me"
+        known.send(b"please")
+        await known.receive()
         async with connected(listener) as oldest, connected(listener) as other:
             while listener.connections < 3:
                 await asyncio.sleep(0.001)
             async with connected(listener) as newest:
                 assert await oldest.closed()
                 for one in (other, newest, known):
-                    one.send(b"here")
-                    assert await one.receive() == b"here"
+                    one.send(b"please")
+                    assert await one.receive() == b"please"
         assert listener.unauthenticated.closed == 1
 
 

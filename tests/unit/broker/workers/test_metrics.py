@@ -1,15 +1,18 @@
 """The metrics of all workers at one address."""
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from http import HTTPStatus
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from qbus.broker.metrics import Metrics
 from qbus.broker.workers.metrics import WorkersMetrics, WorkerState
-from qbus.service.prometheus import serve
+from qbus.service.http import Asking, Caller, asking
+from qbus.service.prometheus import PageSecurity, serve
 from tests.support.ports import free_port
 
 
@@ -101,3 +104,62 @@ def test_one_that_answers_half_or_something_else_hides_nothing(
 
 def test_no_workers_yet() -> None:
     assert "qbus_worker_up{" not in shown(WorkersMetrics())
+
+
+class TestOnBehalfOfOthers:
+    """Workers decide who may read, by what the caller has shown to the page of all of them."""
+
+    SECRET = "known to both"
+
+    @pytest.fixture
+    def seen(self) -> list[Caller]:
+        return []
+
+    @pytest.fixture
+    def guarded(self, seen: list[Caller]) -> Iterator[WorkersMetrics]:
+        """One worker that lets in whoever has Alice's certificate."""
+
+        async def decide(caller: Caller) -> HTTPStatus:
+            seen.append(caller)
+            if caller.certificate is None:
+                return HTTPStatus.UNAUTHORIZED
+            return HTTPStatus.OK if caller.certificate == b"Alice's" else HTTPStatus.FORBIDDEN
+
+        port = free_port()
+        stop = serve(
+            Metrics(), "127.0.0.1", port, security=PageSecurity(None, decide, self.SECRET)
+        )
+        metrics = WorkersMetrics(self.SECRET)
+        metrics.workers[1] = WorkerState(1, port, 0)
+        yield metrics
+        stop()
+
+    @pytest.mark.parametrize(
+        ("certificate", "status"),
+        [
+            (b"Alice's", HTTPStatus.OK),
+            (b"Bob's", HTTPStatus.FORBIDDEN),
+            (None, HTTPStatus.UNAUTHORIZED),
+        ],
+    )
+    async def test_a_certificate_counts(
+        self,
+        guarded: WorkersMetrics,
+        seen: list[Caller],
+        certificate: bytes | None,
+        status: HTTPStatus,
+    ) -> None:
+        asking.set(Asking("10.1.2.3", "", certificate))
+        assert await guarded.decide(Caller("10.1.2.3", certificate=certificate)) is status
+        assert seen[-1] == Caller("10.1.2.3", certificate=certificate)
+        lines = (await asyncio.to_thread(shown, guarded)).splitlines()
+        assert f'qbus_worker_up{{broker="1"}} {float(status is HTTPStatus.OK)}' in lines
+
+    async def test_without_the_secret_nothing_is_believed(
+        self, guarded: WorkersMetrics, seen: list[Caller]
+    ) -> None:
+        forger = WorkersMetrics("guessed")
+        forger.workers = guarded.workers
+        asking.set(Asking("10.1.2.3", "", b"Alice's"))
+        assert await forger.decide(Caller("10.1.2.3")) is HTTPStatus.UNAUTHORIZED
+        assert seen[-1] == Caller("127.0.0.1")
