@@ -397,9 +397,7 @@ def _limits(config: BrokerConfig, info: ListenerInfo) -> ListenerLimits:
         send_buffer=config.socket_send_buffer_bytes,
         receive_buffer=config.socket_receive_buffer_bytes,
         max_frame_before=own.sasl_server_max_receive_size,
-        max_unauthenticated=min(
-            own.sasl_max_unauthenticated_connections, max(connections // 2, 1)
-        ),
+        max_unauthenticated=min(own.sasl_max_unauthenticated_connections, max(connections // 2, 1)),
     )
 
 

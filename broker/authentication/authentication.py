@@ -208,10 +208,8 @@ class Authentication:
                 self._note_failure(peer.host, exchange.claimed)
             self._tell_failure(peer, session, reason, exchange.claimed)
             session.fail()
-            if isinstance(error, Overloaded):  # clients try again after that, and after no failure
-                peer.close(reason)
             await self.wait_after_failure(peer, f"{session.purpose} failed: {reason}")
-            if isinstance(error, TryLater):
+            if isinstance(error, TryLater):  # clients try again after that, and after no failure
                 peer.close(reason)
             told = reason if isinstance(error, Changed) else _told(session)
             return Answer(error=told)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from qbus.service.http import Asking, Caller, asking
+from qbus.service.http import Caller, asking
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -302,9 +302,7 @@ class BrokerConfig(
     def metrics_authenticates(self) -> bool:
         """Whether nobody can read metrics who has not authenticated."""
         page = self.metrics_listener
-        return self.metrics_take_passwords or (
-            page is not None and self._needs_certificates(page)
-        )
+        return self.metrics_take_passwords or (page is not None and self._needs_certificates(page))
 
     @property
     def disque_authenticates(self) -> bool:

@@ -73,16 +73,24 @@ class Certificates:
         return self._written(name, chain, secret)
 
     def revoked(
-        self, *certificates: Path, name: str = "crl", since: datetime | None = None, days: float = 1
+        self,
+        *certificates: Path,
+        name: str = "crl",
+        since: datetime | None = None,
+        days: float = 1,
+        issuer: str = "",
     ) -> Path:
-        """A file with the authority's list of those that are revoked; it is valid for so long."""
+        """A file with the authority's list of those that are revoked; it is valid for so long.
+
+        ``issuer``: a name of the authority that is not its own.
+        """
         authority = x509.load_pem_x509_certificate(self.ca.read_bytes())
         signing = load_pem_private_key((self.directory / CA_KEY).read_bytes(), None)
         assert isinstance(signing, ec.EllipticCurvePrivateKey)
         begin = since or datetime.now(UTC) - timedelta(minutes=1)
         builder = (
             x509.CertificateRevocationListBuilder()
-            .issuer_name(authority.subject)
+            .issuer_name(_name([("CN", issuer)]) if issuer else authority.subject)
             .last_update(begin)
             .next_update(begin + timedelta(days=days))
         )

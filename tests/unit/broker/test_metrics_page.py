@@ -89,9 +89,7 @@ def config(**stated: object) -> BrokerConfig:
 class TestConfiguration:
     @pytest.mark.parametrize("listen", ["127.0.0.1:9404", "http://[::1]:9404", "localhost:9404"])
     async def test_this_machine_alone_needs_nothing(self, listen: str) -> None:
-        security = page_security(
-            config(metrics_listen=listen), Users(), AccessControl()
-        )
+        security = page_security(config(metrics_listen=listen), Users(), AccessControl())
         assert security == (None, None, "")
 
     @pytest.mark.parametrize("listen", ["0.0.0.0:9404", "10.0.0.1:9404", ":9404", "[::]:9404"])

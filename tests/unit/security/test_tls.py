@@ -251,9 +251,9 @@ def test_a_revoked_certificate_is_refused_and_others_are_not(
 
 
 def test_certificates_of_an_authority_without_a_list_are_refused(
-    mutual: Settings, certificates: Certificates, tmp_path: Path
+    mutual: Settings, certificates: Certificates
 ) -> None:
-    mutual.ssl_crl_location = str(Certificates(tmp_path / "other").revoked())
+    mutual.ssl_crl_location = str(certificates.revoked(issuer="another"))
     alice = trusting(certificates, certificates.client("alice"))
     with pytest.raises(ssl.SSLCertVerificationError, match="unable to get certificate CRL"):
         shake_hands(server_context(mutual), client_context(alice))
@@ -264,7 +264,7 @@ def test_a_file_may_have_the_lists_of_several_authorities(
 ) -> None:
     alice = certificates.client("alice")
     lists = tmp_path / "lists.pem"
-    other = Certificates(tmp_path / "other").revoked().read_bytes()
+    other = Certificates(tmp_path / "other").revoked(issuer="another").read_bytes()
     lists.write_bytes(b"as text\n" + other + certificates.revoked(alice).read_bytes())
     mutual.ssl_crl_location = str(lists)
     with pytest.raises(ssl.SSLCertVerificationError, match="certificate revoked"):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from qbus.service.http import (
     MAX_HEAD,
+    Asking,
     BadRequestError,
     Caller,
     PageServer,

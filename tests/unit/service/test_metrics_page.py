@@ -85,7 +85,7 @@ class TestPages:
     def test_on_this_machine_need_nothing(self) -> None:
         page = metrics_page("127.0.0.1:9404")
         assert page.address == Address("127.0.0.1", 9404)
-        assert page.security == (None, None, False)
+        assert page.security == (None, None, "")
 
     @pytest.mark.parametrize("listen", ["0.0.0.0:9404", "http://10.0.0.1:9404", ":9404"])
     def test_that_others_reach_are_refused_without_users(self, listen: str) -> None:

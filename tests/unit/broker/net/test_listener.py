@@ -442,14 +442,15 @@ async def test_where_too_many_have_not_done_it_the_oldest_is_closed() -> None:
     async with listening(authenticate, **arguments) as listener, connected(listener) as known:
         known.send(b"please")
         await known.receive()
-        async with connected(listener) as oldest, connected(listener) as other:
-            while listener.connections < 3:
-                await asyncio.sleep(0.001)
-            async with connected(listener) as newest:
-                assert await oldest.closed()
-                for one in (other, newest, known):
-                    one.send(b"please")
-                    assert await one.receive() == b"please"
+        async with (
+            connected(listener) as oldest,
+            connected(listener) as other,
+            connected(listener) as newest,
+        ):
+            assert await oldest.closed()
+            for one in (other, newest, known):
+                one.send(b"please")
+                assert await one.receive() == b"please"
         assert listener.unauthenticated.closed == 1
 
 

@@ -1,6 +1,7 @@
 """Clients that push metrics: what they are told, what is taken, what is shown."""
 
 import asyncio
+import time
 from collections import Counter
 from typing import Any
 
@@ -35,7 +36,9 @@ class World:
         self.telemetry = ClientTelemetry(self.config, self.clock)
         self.id = self.telemetry.subscribe(NOBODY, "c", "java/4.0")
 
-    async def push(self, payload: bytes = METRICS, *, of: bytes | None = None, **other: Any) -> None:
+    async def push(
+        self, payload: bytes = METRICS, *, of: bytes | None = None, **other: Any
+    ) -> None:
         arguments: dict[str, Any] = {
             "subscription_id": self.telemetry.subscription.id,
             "codec": Compression.NONE,
@@ -208,7 +211,7 @@ def tiny_blocks(count: int) -> bytes:
         (Compression.NONE, b"\x0a\0" * 500_000),
         (Compression.NONE, data(*[gauge("m")] * 70_000)),
         (Compression.ZSTD, compress(Compression.ZSTD, b"\x0a\0" * 2_000_000)),
-        (Compression.GZIP, compress(Compression.GZIP, bytes(500 * 1024**2))),
+        (Compression.GZIP, compress(Compression.GZIP, bytes(50 * 1024**2))),
         (Compression.SNAPPY, tiny_blocks(200_000)),
     ],
     ids=("fields", "metrics", "compressed fields", "bomb", "blocks"),
@@ -217,16 +220,9 @@ async def test_what_is_costly_to_read_is_refused_and_keeps_nobody_waiting(
     codec: Compression, payload: bytes
 ) -> None:
     world = World()
-    loop = asyncio.get_running_loop()
-    pushing = asyncio.ensure_future(world.refused(payload, codec=codec))
-    late = []
-    while not pushing.done():
-        before = loop.time()
-        await asyncio.sleep(0.001)
-        late.append(loop.time() - before - 0.001)
-    assert pushing.result() is ErrorCode.INVALID_RECORD
-    late.sort()
-    assert late[len(late) // 2] < 0.005  # others on this machine may hold up single ones
+    before = time.thread_time()
+    assert await world.refused(payload, codec=codec) is ErrorCode.INVALID_RECORD
+    assert time.thread_time() - before < 0.02  # of the event loop; reading takes many times that
 
 
 async def test_too_many_pushes_at_once_are_refused() -> None:

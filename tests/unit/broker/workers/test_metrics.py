@@ -126,9 +126,7 @@ class TestOnBehalfOfOthers:
             return HTTPStatus.OK if caller.certificate == b"Alice's" else HTTPStatus.FORBIDDEN
 
         port = free_port()
-        stop = serve(
-            Metrics(), "127.0.0.1", port, security=PageSecurity(None, decide, self.SECRET)
-        )
+        stop = serve(Metrics(), "127.0.0.1", port, security=PageSecurity(None, decide, self.SECRET))
         metrics = WorkersMetrics(self.SECRET)
         metrics.workers[1] = WorkerState(1, port, 0)
         yield metrics
