@@ -44,8 +44,12 @@ lock: build/supply/.ready  ## pin every package with hashes in requirements/; AR
 sbom: build/supply/.ready  ## write dist/qbus-sbom.json, the bill of what Qbus runs with (CycloneDX)
 	@$(SUPPLY)/python .ci/sbom
 
-audit: build/supply/.ready  ## look for known weaknesses of the pinned packages; ARGS='-s osv' asks elsewhere
+audit: build/supply/.ready  ## look for known weaknesses of the pinned packages; ADVISORIES=DIR asks files of OSV
+ifdef ADVISORIES
+	@$(SUPPLY)/python .ci/audit $(ADVISORIES) $(ARGS)
+else
 	@$(SUPPLY)/pip-audit --strict --require-hashes --disable-pip $(addprefix --requirement ,$(wildcard requirements/*.txt)) $(ARGS)
+endif
 
 clean:  ## remove .venv, caches and build results
 	rm -rf qbus/_compiled qbus/records/*.c qbus/wire/*.c qbus/*/*.so .venv build dist *.egg-info .*_cache .hypothesis

@@ -217,9 +217,11 @@ def read_key_set(document: object) -> list[SigningKey]:
 
 def _read_key(item: dict[str, Any]) -> SigningKey | None:
     kid, kind, algorithm = item.get("kid"), item.get("kty"), item.get("alg")
-    if kind not in {"RSA", "EC", "OKP"} or item.get("use", "sig") != "sig":
+    if not isinstance(kind, str) or kind not in {"RSA", "EC", "OKP"}:
         return None
-    if algorithm is not None and algorithm not in ASYMMETRIC:
+    if item.get("use", "sig") != "sig":
+        return None
+    if algorithm is not None and (not isinstance(algorithm, str) or algorithm not in ASYMMETRIC):
         return None
     public = {name: value for name, value in item.items() if name not in _PRIVATE}
     try:

@@ -263,6 +263,8 @@ def test_a_key_set_keeps_public_keys_for_signatures_alone() -> None:
                 {**good, "kid": "hmac", "alg": "HS256"},
                 {"kty": "RSA", "kid": "broken"},
                 {"kty": "XYZ"},
+                {"kty": {"RSA": 1}},
+                {**good, "kid": "several", "alg": ["RS256"]},
                 7,
             ]
         }
