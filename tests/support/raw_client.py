@@ -11,9 +11,17 @@ class RawClient:
     """One connection to a broker; every wait is bounded."""
 
     def __init__(
-        self, port: int, timeout: float = 20.0, receive_buffer: int = 0, host: str = "127.0.0.1"
+        self,
+        port: int,
+        timeout: float = 20.0,
+        receive_buffer: int = 0,
+        host: str = "127.0.0.1",
+        source: str = "",
     ) -> None:
+        """``source``: the address it comes from; empty: the system's choice."""
         self.sock = socket.socket()
+        if source:
+            self.sock.bind((source, 0))
         if receive_buffer:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.sock.settimeout(timeout)

@@ -4,6 +4,7 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from struct import pack
 from typing import Any
@@ -189,6 +190,36 @@ def test_a_session_ends_that_is_not_renewed(tmp_path: Path) -> None:
         assert lazy.is_closed()
 
 
+def test_guesses_from_the_users_own_address_are_limited(tmp_path: Path) -> None:
+    with SaslBroker(tmp_path) as broker, admin(broker) as honest:
+        alter(honest, set_=("alice",))
+        for _ in range(10):
+            assert guess(broker.port, "alice") == ErrorCode.SASL_AUTHENTICATION_FAILED
+        right = ScramClient(SHA_256, "alice", "secret")
+        with RawClient(broker.port) as raw, pytest.raises(AssertionError, match="closed"):
+            log_in(raw, right)
+        with RawClient(broker.port, source="127.0.0.2") as raw:
+            right = ScramClient(SHA_256, "alice", "secret")
+            assert log_in(raw, right).error_code == 0
+        assert honest.is_served()
+        time.sleep(1.1)
+        with RawClient(broker.port) as raw:
+            right = ScramClient(SHA_256, "alice", "secret")
+            assert log_in(raw, right).error_code == 0
+
+
+def test_those_who_wait_without_a_login_keep_nobody_out(tmp_path: Path) -> None:
+    limit = {"sasl.max.unauthenticated.connections": 20}
+    with SaslBroker(tmp_path, **limit) as broker, admin(broker) as honest, ExitStack() as idle:
+        first = idle.enter_context(RawClient(broker.port))
+        for _ in range(60):
+            idle.enter_context(RawClient(broker.port))
+        assert first.is_closed()
+        with admin(broker) as another:
+            assert another.is_served()
+        assert honest.is_served()
+
+
 @pytest.mark.parametrize("guesses", [500, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_guesses_hurt_no_honest_client(tmp_path: Path, guesses: int) -> None:
     with SaslBroker(tmp_path) as broker, admin(broker) as honest:
@@ -201,7 +232,7 @@ def test_guesses_hurt_no_honest_client(tmp_path: Path, guesses: int) -> None:
         def attack() -> None:
             while left[0] > 0:
                 left[0] -= 1
-                errors.append(guess(broker.port, "root"))
+                errors.append(guess(broker.port, f"root{left[0] // 5}"))
 
         attackers = [threading.Thread(target=attack) for _ in range(50)]
         for one in attackers:
