@@ -4,6 +4,7 @@ They have librdkafka's names, one ``key=value`` a line, as kcat and clients of l
 Keys that are not about the connection belong to other clients, and are left to them.
 """
 
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -11,8 +12,12 @@ from typing import Final
 from qbus.cli.failures import Failure
 from qbus.errors import ConfigError
 from qbus.security.client import ClientSecurity, read_properties
+from qbus.security.secret import is_reference, is_secret
 
 BOOTSTRAP: Final = "bootstrap.servers"
+_ABOUT_CONNECTIONS: Final = (BOOTSTRAP, "security.protocol", "ssl.", "sasl.")
+_EVERYBODY: Final = (stat.S_IROTH, stat.S_IXOTH)
+_GROUP: Final = (stat.S_IRGRP, stat.S_IXGRP | stat.S_IXOTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +45,31 @@ def read_command_config(path: Path) -> CommandConfig:
     except ConfigError as error:
         text = str(error)
         raise Failure(text if text.startswith(str(path)) else f"{path}: {text}") from error
+    if not any(name.startswith(_ABOUT_CONNECTIONS) for name in properties):
+        raise Failure(
+            f"{path}: it says nothing about a connection: expected properties such as"
+            f" {BOOTSTRAP}=HOST:PORT and security.protocol=SASL_SSL"
+        )
+    _check_readers(path, properties)
     return CommandConfig(properties.get(BOOTSTRAP) or None, security, properties)
+
+
+def _check_readers(path: Path, properties: dict[str, str]) -> None:
+    """Refuse a file with a secret that other accounts can read. Raises Failure."""
+    secrets = [
+        name for name, value in properties.items() if is_secret(name) and not is_reference(value)
+    ]
+    if secrets and any(_can_read(path, *who) for who in (_EVERYBODY, _GROUP)):
+        mode = stat.S_IMODE(path.stat().st_mode)
+        raise Failure(
+            f"{path}: other accounts can read {secrets[0]} in it (its mode is {mode:04o}):"
+            f" chmod 600 {path}, or say where the secret is: {secrets[0]}=file:PATH or env:NAME"
+        )
+
+
+def _can_read(path: Path, reads: int, enters: int) -> bool:
+    """Whether some others may read a file: it says so, and so do all directories above it."""
+    real = path.resolve()
+    return bool(real.stat().st_mode & reads) and all(
+        one.stat().st_mode & enters for one in real.parents
+    )

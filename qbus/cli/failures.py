@@ -81,6 +81,8 @@ def _remedy(error: ApiError) -> str:
     """What to do about an error that only other settings, or another rule, can end."""
     if error.code in _REFUSALS:
         return "; no rule allows it: 'qbus acl add' makes one"
+    if error.code == ErrorCode.SASL_AUTHENTICATION_FAILED:
+        return "; check the user's name and password where --command-config or the context has them"
     from qbus.clients.errors import NotSafe
 
     if isinstance(error, NotSafe) or "speaks TLS" in str(error) or "wants SASL" in str(error):

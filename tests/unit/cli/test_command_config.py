@@ -1,6 +1,8 @@
 """Files of properties for `--command-config`: what is wrong with them is said in one line."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 import pytest
@@ -58,6 +60,54 @@ def test_what_makes_no_sense(file: Path, text: str, said: str) -> None:
     message = failure(file, text)
     assert message.startswith(str(file))
     assert said in message
+
+
+@pytest.mark.parametrize("text", ["", "client.id=a\n", "this is no property\n"])
+def test_a_file_about_something_else_is_refused(file: Path, text: str) -> None:
+    assert "it says nothing about a connection" in failure(file, text)
+
+
+LOGIN = "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=a\n"
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A file in a directory that other accounts may enter."""
+    with TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory) / "client.properties"
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
+def test_a_password_that_others_can_read_is_refused(public: Path, mode: int) -> None:
+    public.touch(mode)
+    public.chmod(mode)
+    message = failure(public, LOGIN + "sasl.password=hunter2\n")
+    assert message.startswith(f"{public}: other accounts can read sasl.password in it")
+    assert f"its mode is {mode:04o}" in message
+    assert f"chmod 600 {public}" in message
+
+
+def test_so_are_other_secrets(public: Path) -> None:
+    public.touch(0o644)
+    public.chmod(0o644)
+    key = "security.protocol=SSL\nssl.certificate.location=c.pem\nssl.key.location=k.pem\n"
+    assert "ssl.key.password" in failure(public, key + "ssl.key.password=hunter2\n")
+
+
+def test_what_is_for_the_owner_alone_or_holds_no_secret_is_read(
+    public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_PASSWORD", "hunter2")
+    public.touch(0o600)
+    public.write_text(LOGIN + "sasl.password=hunter2\n")
+    assert read_command_config(public).security.sasl_username == "a"
+    public.chmod(0o644)
+    public.write_text(LOGIN + "sasl.password=env:A_PASSWORD\n")
+    assert read_command_config(public).security.sasl_username == "a"
+    public.write_text(LOGIN + "sasl.password=hunter2\n")
+    public.parent.chmod(0o700)  # so that nobody gets at it
+    assert read_command_config(public).security.sasl_username == "a"
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from click.testing import CliRunner, Result
 
 from qbus.cli.failures import Failure, describe, describe_code, reported
 from qbus.cli.root import qbus
-from qbus.clients.errors import AuthenticationFailed
+from qbus.clients.errors import AuthenticationFailed, TlsFailed
 from qbus.errors import ApiError, ConfigError, ErrorCode
 
 
@@ -78,8 +78,13 @@ def test_a_refusal_says_what_would_allow_it() -> None:
 
 
 def test_a_connection_that_is_not_safe_says_which_option_is_to_be_looked_at() -> None:
-    error = AuthenticationFailed("127.0.0.1:9092: authentication failed", "PLAIN")
+    error = TlsFailed("127.0.0.1:9092: its certificate is not trusted")
     assert describe(error).endswith("; --command-config FILE says how to connect")
+
+
+def test_a_wrong_password_says_where_it_was_taken_from() -> None:
+    error = AuthenticationFailed("127.0.0.1:9092: authentication failed", "PLAIN")
+    assert "check the user's name and password where --command-config" in describe(error)
 
 
 def test_a_code_of_a_later_protocol() -> None:
