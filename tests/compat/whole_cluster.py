@@ -96,12 +96,12 @@ class Output:
         self._reader.join()
         return code
 
-    def wait_for(self, line: str, timeout: float = PATIENCE) -> None:
-        """Wait until it has printed a line that begins so."""
+    def wait_for(self, line: str, timeout: float = PATIENCE, *, anywhere: bool = False) -> None:
+        """Wait until it has printed a line that begins so, or has that ``anywhere``."""
 
         def is_there() -> bool:
             assert self._process.poll() is None, self.text()
-            return any(one.startswith(line) for one in self.lines)
+            return any(one.startswith(line) or (anywhere and line in one) for one in self.lines)
 
         try:
             wait_until(is_there, line, timeout, 0.1)
