@@ -179,10 +179,14 @@ setup(
             optional=True,
         ),
         *(
-            Extension(name, [source], extra_compile_args=["-g0"], optional=True)
-            for name, source in (
+            Extension(name, [source], depends=parts, extra_compile_args=["-g0"], optional=True)
+            for name, source, *parts in (
                 ("qbus.records._compact", str(RECORDS / "_compact.pyx")),
-                ("qbus.records._header", str(RECORDS / "_header.pyx")),
+                (
+                    "qbus.records._header",
+                    str(RECORDS / "_header.pyx"),
+                    str(RECORDS / "_blocks.pxi"),
+                ),
                 ("qbus.wire._lean", "qbus/wire/_lean.pyx"),
             )
         ),

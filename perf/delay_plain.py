@@ -22,6 +22,9 @@ _SECONDS = 1.2
 _CONNECTIONS = 16
 _topics = counter()
 
+Side = tuple[str, ServerProcess, dict[str, str]]
+"""A name, what serves it, and the configuration of its topics."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -34,36 +37,49 @@ class Case:
         return f"{self.row}, {self.codec.name.lower()}"
 
 
-CASES = (
-    *(
-        Case(Row(_CONNECTIONS, records, size, 1), codec)
-        for records, size in ((1, 100), (160, 100), (1_000, 1_000))
-        for codec in (Compression.NONE, Compression.LZ4)
-    ),
+_PRODUCED = ((1, 100), (160, 100), (1_000, 1_000))
+_FETCHED = (
     Case(Row(_CONNECTIONS, 160, 100, None)),
     Case(Row(_CONNECTIONS, 1_000, 1_000, None)),
 )
+
+
+def cases(*codecs: Compression) -> tuple[Case, ...]:
+    """Produce requests of each size in each of ``codecs``, and fetch requests."""
+    produced = (
+        Case(Row(_CONNECTIONS, records, size, 1), codec)
+        for records, size in _PRODUCED
+        for codec in codecs
+    )
+    return (*produced, *_FETCHED)
+
+
 _ENABLED = {"qbus.delay.enable": "true"}
 
 
 def run(rounds: int, scale: float) -> list[Figure]:
     """Plain topics of Qbus and of what ``--against`` names, each case in alternating pairs."""
     with both(MEMORY) as servers:
-        sides = [(server.name, server, {}) for server in servers]
-        return _measured(sides, rounds, scale)
+        sides: list[Side] = [(server.name, server, {}) for server in servers]
+        few = cases(Compression.NONE, Compression.LZ4)
+        return _measured(sides, few, rounds, scale)
 
 
 def run_enabled(rounds: int, scale: float) -> list[Figure]:
     """Topics with delays enabled, and without; the latter are the peer."""
     with both(MEMORY) as (server, *_):
-        return _measured([("qbus", server, _ENABLED), ("plain", server, {})], rounds, scale)
+        sides: list[Side] = [("qbus", server, _ENABLED), ("plain", server, {})]
+        return _measured(sides, cases(*Compression), rounds, scale)
 
 
 def _measured(
-    sides: Sequence[tuple[str, ServerProcess, dict[str, str]]], rounds: int, scale: float
+    sides: Sequence[Side],
+    measured: Sequence[Case],
+    rounds: int,
+    scale: float,
 ) -> list[Figure]:
     figures: list[Figure] = []
-    for case in CASES:
+    for case in measured:
         rate = Figure(str(case), "requests/s")
         spent = Figure(str(case), "requests per CPU second")
         for turn in range(rounds + 1):
@@ -97,7 +113,7 @@ def _measure(
     server: ServerProcess, case: Case, config: dict[str, str], seconds: float
 ) -> dict[str, float]:
     topic = f"plain-{next(_topics)}"
-    rdkafka.create_topic(server.bootstrap, topic, requests.PARTITIONS, **config)
+    rdkafka.create_topic(server.bootstrap, topic, requests.PARTITIONS, 1, **config)
     try:
         load = requests.prepare(server.bootstrap, topic, case.row, case.codec)
         return requests.drive(load, case.row, seconds, partial(cpu_seconds, server))

@@ -30,9 +30,9 @@ from qbus.records.control import (
     encode_rescheduled,
     iter_control,
 )
-from qbus.records.decode import records_of
+from qbus.records.decode import MAX_RECORDS_SIZE, records_of
 from qbus.records.header import hide_delayed, set_transactional
-from qbus.records.plain import may_have_header
+from qbus.records.plain import lacks_headers, may_have_header
 
 from ..log import Log, LogConfig, RecordsRefusedError, StoredPart
 from .fold import DelayFold, hash_of
@@ -91,8 +91,19 @@ class Taken(NamedTuple):
         ]
 
 
+def surely_orders_nothing(batch: Buffer) -> bool:
+    """Whether a batch surely has no headers of delays; False says nothing.
+
+    What is compressed is not checked closely: damage in it is for its readers, as in any topic.
+    """
+    return lacks_headers(batch, _NAMED, MAX_RECORDS_SIZE)
+
+
 def may_order(batch: Buffer, header: BatchHeader) -> bool:
-    """Whether a batch may have headers of delays. Raises CorruptBatch."""
+    """Whether a batch may have headers of delays. Raises CorruptBatch.
+
+    Decompresses it: first see :func:`surely_orders_nothing`.
+    """
     payload = records_of(batch, header, expand=peek)
     return payload is not None and may_have_header(payload, header.records_count, _NAMED)
 

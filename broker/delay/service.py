@@ -17,7 +17,7 @@ from .delayed_partition import DelayedPartition, Lateness
 from .fold import DelayFold
 from .held import HeldCache, HeldRecord, HeldRecords
 from .incoming import NewBatch, PartitionIntake, StoredBatch
-from .intake import may_order, take_in
+from .intake import may_order, surely_orders_nothing, take_in
 from .schedule import Held
 
 _log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class DelayService(PartitionListener):
         now_ms = self._clock.time_ms()
         log = partition.log
         header = log.check(batch)
-        if not may_order(batch, header):
+        if surely_orders_nothing(batch) or not may_order(batch, header):
             return None
         stored = log.stored_part(header)
         if stored is None:
@@ -120,6 +120,8 @@ class DelayService(PartitionListener):
 
         The checksum is for the append, which refuses what is damaged.
         """
+        if surely_orders_nothing(batch):
+            return False
         try:
             header = read_header(batch)
             return not 0 <= header.attributes <= Compression.ZSTD or may_order(batch, header)

@@ -14,7 +14,7 @@ from qbus.errors import CorruptBatch
 
 from .header import BatchHeader, _crc32c
 
-REVISION = 4  # see plain.py
+REVISION = 5  # see plain.py
 
 cdef extern from *:
     """
@@ -46,6 +46,10 @@ cdef enum:
     LENGTH_PREFIX = 12
     MAGIC = 2
     ZSTD = 4
+    SNAPPY = 2
+    LZ4 = 3
+    CODEC = 0x07
+    TRANSACTIONAL = 0x10
 
 cdef object sums = _crc32c
 
@@ -103,6 +107,44 @@ cdef object checked(const uint8_t* at, Py_ssize_t size):
     put(header, 11, sequence)
     put(header, 12, count)
     return header
+
+
+def lacks_headers(batch, bytes prefix, int64_t limit):
+    cdef Py_buffer view
+    cdef const uint8_t* wanted = <const uint8_t*><const char*>prefix
+    PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
+    try:
+        return batch_lacks(<const uint8_t*>view.buf, view.len, wanted, len(prefix), limit)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef bint batch_lacks(
+    const uint8_t* at, Py_ssize_t size, const uint8_t* prefix, Py_ssize_t length, int64_t limit
+) noexcept:
+    cdef int32_t count
+    cdef int16_t attributes
+    cdef Output out
+    if size < HEADER_SIZE or at[16] != MAGIC:
+        return False
+    attributes = <int16_t>(at[21] << 8 | at[22])
+    count = <int32_t>be32(at + 57)
+    if <int64_t><int32_t>be32(at + 8) + LENGTH_PREFIX != size or count < 1:
+        return False
+    if attributes & ~(CODEC | TRANSACTIONAL):
+        return False
+    at += HEADER_SIZE
+    size -= HEADER_SIZE
+    if attributes & CODEC == 0:
+        return size <= limit and are_without(at, size, count, prefix, length)
+    if attributes & CODEC == LZ4:
+        return begin(&out, prefix, length, limit) and lz4_lacks(&out, at, size)
+    if attributes & CODEC == SNAPPY:
+        return begin(&out, prefix, length, limit) and snappy_lacks(&out, at, size)
+    return False
+
+
+include "_blocks.pxi"
 
 
 def may_have_header(payload, int32_t count, bytes prefix):

@@ -19,7 +19,7 @@ from qbus.records.header import (
     read_header,
 )
 
-REVISION: Final = 4
+REVISION: Final = 5
 """What the compiled form offers; another number means that it was built from other sources."""
 
 
@@ -97,15 +97,21 @@ def _may_contain(payload: Buffer, count: int, prefix: bytes) -> bool:  # noqa: A
     return prefix in bytes(payload)
 
 
+def _not_known(batch: Buffer, prefix: bytes, limit: int) -> bool:  # noqa: ARG001
+    """What is always right: Python has no quicker way than that of :func:`may_have_header`."""
+    return False
+
+
 _Forms = tuple[
     Callable[[Buffer], BatchHeader | None],
     Callable[[Buffer, int, bytes], bool],
+    Callable[[Buffer, bytes, int], bool],
     Callable[[Buffer, int], "array[int]"],
 ]
 
 
 def _fastest() -> _Forms:
-    portable = portable_plain_header, _may_contain, portable_record_positions
+    portable = portable_plain_header, _may_contain, _not_known, portable_record_positions
     if os.environ.get("QBUS_CODEC") == "python":
         return portable
     try:
@@ -114,10 +120,15 @@ def _fastest() -> _Forms:
         return portable
     if _header.REVISION != REVISION:
         return portable
-    return _header.plain_header, _header.may_have_header, _header.record_positions
+    return (
+        _header.plain_header,
+        _header.may_have_header,
+        _header.lacks_headers,
+        _header.record_positions,
+    )
 
 
-_plain_header, _may_have_header, _record_positions = _fastest()
+_plain_header, _may_have_header, _lacks_headers, _record_positions = _fastest()
 
 
 def plain_header(batch: Buffer) -> BatchHeader | None:
@@ -136,6 +147,17 @@ def may_have_header(payload: Buffer, count: int, prefix: bytes) -> bool:
     False is sure: they are whole, fill ``payload``, and have none.
     """
     return _may_have_header(payload, count, prefix)
+
+
+def lacks_headers(batch: Buffer, prefix: bytes, limit: int) -> bool:
+    """Whether a batch surely has no record with a header that begins with ``prefix``.
+
+    True is sure, and quicker than to decompress: its bytes are read as lz4 or snappy, and searched,
+    but not kept. False says nothing: it may have one, or be malformed, or hold more than ``limit``
+    bytes, or be in another codec, or there is no compiled form. Neither the records nor checksums
+    of compressed data are looked at.
+    """
+    return _lacks_headers(batch, prefix, limit)
 
 
 def record_positions(payload: Buffer, count: int) -> "array[int]":

@@ -8,8 +8,9 @@ import pytest
 
 from qbus.broker.delay import DelayFold
 from qbus.broker.log import RecordsRefusedError
-from qbus.errors import ApiError, ErrorCode
-from qbus.records import Compression, iter_batches
+from qbus.errors import ApiError, CorruptBatch, ErrorCode
+from qbus.records import Compression, iter_batches, read_header
+from qbus.records.header import HEADER_SIZE, LENGTH_PREFIX, write_header
 from tests.support.waiting import eventually
 
 from .conftest import NewLine
@@ -46,9 +47,15 @@ async def test_a_time_that_has_passed_delivers_at_once(line: Line) -> None:
     assert not line.log.has_hidden
 
 
-async def test_what_has_other_headers_or_none_is_stored_as_it_came(line: Line) -> None:
-    batch = encoded((b"k", b"v", {"a": "b"}), (None, b"qbus-delay", {}))
-    info, notes = line.produce((b"k", b"v", {"a": "b"}), (None, b"qbus-delay", {}))
+@pytest.mark.parametrize("compression", list(Compression))
+@pytest.mark.parametrize("value", [b"qbus-delay", b"sequence"])
+async def test_what_has_other_headers_or_none_is_stored_as_it_came(
+    line: Line, compression: Compression, value: bytes
+) -> None:
+    items: tuple[Item, ...] = (b"k", b"v" * 99, {"a": "b"}), (None, value, {})
+    batch = encoded(*items, compression=compression)
+    assert line.service.may_hold(memoryview(batch)) is False
+    info, notes = line.produce(*items, compression=compression)
     assert (info.first_offset, info.last_offset, notes) == (0, 1, [])
     (stored,) = iter_batches((line.log.read(0, 1000) or pytest.fail("nothing")).read())
     assert bytes(stored[1])[21:] == bytes(batch)[21:]
@@ -238,6 +245,18 @@ async def test_damaged_batches_are_refused_as_anywhere(line: Line) -> None:
     with pytest.raises(ApiError) as refused:
         line.service.intake(line, memoryview(batch), -1)  # type: ignore[arg-type]
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("compression", [one for one in Compression if one])
+async def test_what_nobody_can_decompress_is_refused(line: Line, compression: Compression) -> None:
+    batch = encoded((None, b"some value" * 9, {}), compression=compression)
+    content = bytes(batch[HEADER_SIZE:])
+    for damaged in (content[:-9], content[:4] + b"?" * len(content)):
+        cut = batch[:HEADER_SIZE] + damaged
+        write_header(cut, read_header(batch)._replace(batch_length=len(cut) - LENGTH_PREFIX))
+        assert line.service.may_hold(memoryview(cut))
+        with pytest.raises(CorruptBatch):
+            line.service.intake(line, memoryview(cut), -1)  # type: ignore[arg-type]
 
 
 # The clock
