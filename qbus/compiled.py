@@ -37,6 +37,7 @@ MODULES = (
     "qbus.broker.disque.dispatch",
     "qbus.broker.disque.finding",
     "qbus.broker.disque.job_queue",
+    "qbus.broker.disque.queues",
     "qbus.broker.disque.resp",
     "qbus.broker.kafka.context",
     "qbus.broker.kafka.dispatch",

@@ -32,9 +32,7 @@ node of zeros.
 import hashlib
 import re
 import struct
-from base64 import b64decode
-from binascii import Error as Base64Error
-from binascii import b2a_base64
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -66,19 +64,39 @@ _DASH: Final = ord("-")
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class JobId(NamedTuple):
+class JobId:
     """Where a job is, as its id says; ``seconds``: when it was added, or is due if ``is_delayed``.
 
     ``topic_tag``: the first four bytes of the topic's id; :meth:`is_in` knows whether it is that.
     """
 
-    text: str
-    topic_tag: bytes
-    partition: int
-    offset: int
-    is_delayed: bool
-    seconds: int
-    check: int
+    __slots__ = (
+        "_checked",
+        "_place",
+        "check",
+        "is_delayed",
+        "offset",
+        "partition",
+        "seconds",
+        "text",
+    )
+
+    def __init__(self, text: str, place: bytes, checked: bytes) -> None:
+        """``place``: the 144 bits. ``checked``: what else of the text the check is over."""
+        _, where, high, low, seconds = _PLACE.unpack_from(place)
+        self.text = text
+        self.partition: int = where >> 1
+        self.offset: int = high << 32 | low
+        self.is_delayed = where & 1 == 1
+        self.seconds: int = seconds
+        self.check = int.from_bytes(place[-_CHECK_BYTES:], "big")
+        self._place = place
+        self._checked = checked
+
+    @property
+    def topic_tag(self) -> bytes:
+        """The first four bytes of the topic's id."""
+        return self._place[:4]
 
     @property
     def node(self) -> str:
@@ -92,9 +110,8 @@ class JobId(NamedTuple):
 
     def is_in(self, topic_id: bytes) -> bool:
         """Whether the job is one of the topic with that id."""
-        place = b64decode(self.text[11:35])[:-_CHECK_BYTES]
-        rest = f"{self.text[:11]}{self.text[35:]}".encode()
-        return self.check == crc32(place, crc32(rest, crc32(topic_id))) & 0xFFFF
+        place = self._place[:-_CHECK_BYTES]
+        return self.check == crc32(place, crc32(self._checked, crc32(topic_id))) & 0xFFFF
 
 
 class JobOptions(NamedTuple):
@@ -148,6 +165,42 @@ def node_name(cluster_id: str, node_id: int) -> str:
     return hashlib.sha1(f"{cluster_id}/{node_id}".encode(), usedforsecurity=False).hexdigest()
 
 
+class JobIds:
+    """Makes the ids of the jobs of one partition."""
+
+    __slots__ = ("_beginning", "_end", "_options", "_partition", "_sum", "_topic_id")
+
+    def __init__(self, topic_id: bytes, partition: int) -> None:
+        self._topic_id = topic_id
+        self._partition = partition
+        # What jobs with the same options have in common: mostly those that come one after another.
+        self._options: JobOptions | None = None
+        self._beginning = self._end = ""
+        self._sum = 0
+
+    def encode(
+        self, offset: int, options: JobOptions, seconds: int, *, is_delayed: bool = False
+    ) -> str:
+        """The id of a job; ``seconds``: when it was added or, with a delay, is due.
+
+        Raises ValueError for numbers that no id has room for.
+        """
+        partition = self._partition
+        if not (0 <= partition <= MAX_PARTITION and 0 <= offset <= MAX_OFFSET):
+            raise ValueError(f"no job id has room for partition {partition}, offset {offset}")
+        if options is not self._options:
+            self._beginning, self._end = f"D-{options.node}-", _minutes(options)
+            ends = f"{self._beginning}{self._end}".encode()
+            self._sum = crc32(ends, crc32(self._topic_id))
+            self._options = options
+        seconds = min(max(seconds, 0), MAX_SECONDS)
+        where = partition << 1 | is_delayed
+        place = _PLACE.pack(self._topic_id[:4], where, offset >> 32, offset & 0xFFFFFFFF, seconds)
+        check = crc32(place, self._sum) & 0xFFFF
+        coded = b2a_base64(place + check.to_bytes(_CHECK_BYTES, "big"), newline=False).decode()
+        return self._beginning + coded + self._end
+
+
 def encode_id(
     topic_id: bytes, partition: int, offset: int, options: JobOptions, seconds: int
 ) -> str:
@@ -156,15 +209,9 @@ def encode_id(
     ``offset`` is the one that the producer was told, ``seconds`` when it was added or, with a
     delay, is due. Raises ValueError for numbers that no id has room for.
     """
-    if not (0 <= partition <= MAX_PARTITION and 0 <= offset <= MAX_OFFSET):
-        raise ValueError(f"no job id has room for partition {partition}, offset {offset}")
-    seconds = min(max(seconds, 0), MAX_SECONDS)
-    where = partition << 1 | (options.delay > 0)
-    place = _PLACE.pack(topic_id[:4], where, offset >> 32, offset & 0xFFFFFFFF, seconds)
-    beginning, ends = f"D-{options.node}-", _minutes(options)
-    check = crc32(place, crc32(f"{beginning}{ends}".encode(), crc32(topic_id))) & 0xFFFF
-    coded = b2a_base64(place + check.to_bytes(2, "big"), newline=False).decode()
-    return f"{beginning}{coded}{ends}"
+    return JobIds(topic_id, partition).encode(
+        offset, options, seconds, is_delayed=options.delay > 0
+    )
 
 
 def has_form(text: bytes) -> bool:
@@ -175,17 +222,14 @@ def has_form(text: bytes) -> bool:
 def parse_id(text: str | bytes) -> JobId | None:
     """Where an id says that its job is; None: it is none that :func:`encode_id` made."""
     try:
-        if isinstance(text, bytes):
-            text = text.decode("ascii")
-        if not has_form(text.encode()):
+        data = text if isinstance(text, bytes) else text.encode("ascii")
+        if not has_form(data):
             return None
-        place = b64decode(text[11:35], validate=True)
-        int(text[36:], 16)
-    except (ValueError, Base64Error):
+        place = a2b_base64(data[11:35], strict_mode=True)
+        int(data[36:], 16)
+        return JobId(data.decode("ascii"), place, data[:11] + data[35:])
+    except (ValueError, struct.error):
         return None
-    tag, where, high, low, seconds = _PLACE.unpack_from(place)
-    check = int.from_bytes(place[-_CHECK_BYTES:], "big")
-    return JobId(text, tag, where >> 1, high << 32 | low, bool(where & 1), seconds, check)
 
 
 def _minutes(options: JobOptions) -> str:

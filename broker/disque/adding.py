@@ -6,8 +6,8 @@ from typing import Any, Final, Protocol
 
 from qbus.delay import DELIVER_AT
 from qbus.errors import ApiError, ErrorCode
-from qbus.jobs import JobOptions, encode_id
-from qbus.records import build_batch
+from qbus.jobs import JobIds, JobOptions
+from qbus.records import encode_records
 
 from ..log import AppendInfo
 from ..partition.partition import ACKS_ALL, Partition
@@ -16,6 +16,7 @@ from . import errors, resp
 _BATCH_BYTES: Final = 512 * 1024
 _RECORD_BYTES: Final = 200  # what a job takes besides its body, about
 _ACKS_LEADER: Final = 1
+NEVER: Final = float("inf")
 
 _NO_DELAYS: Final = "the queue takes no delayed jobs: its topic has qbus.delay.enable=false"
 
@@ -48,7 +49,7 @@ class NewJob:
     client was told that it is not; 0: the client waits as long as it takes.
     """
 
-    __slots__ = ("body", "is_async", "is_late", "on_late", "options", "reply", "timer")
+    __slots__ = ("body", "deadline", "is_async", "is_late", "on_late", "options", "reply")
 
     def __init__(
         self,
@@ -67,9 +68,8 @@ class NewJob:
         self.is_late = False
         self.on_late = on_late
         self.reply: asyncio.Future[bytes] = loop.create_future()
-        self.timer: asyncio.TimerHandle | None = None
-        if timeout_ms:
-            self.timer = loop.call_later(timeout_ms / 1000, self._expire)
+        self.deadline = loop.time() + timeout_ms / 1000 if timeout_ms else NEVER
+        """When its client is told that it is not safe, by the event loop's clock in seconds."""
 
     @property
     def is_delayed(self) -> bool:
@@ -89,12 +89,12 @@ class NewJob:
         self._answer(resp.error(why_not_added(error)))
 
     def _answer(self, reply: bytes) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
         if not self.reply.done():
             self.reply.set_result(reply)
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """Its time is up: its client is told so, unless it has its reply."""
+        self.deadline = NEVER
         if not self.reply.done():
             self.is_late = True
             self.reply.set_result(resp.error(errors.NO_REPLICAS_IN_TIME))
@@ -136,9 +136,21 @@ class _Append:
         """Whether nobody waits for it: those who ran out of time want to know, too."""
         return False
 
+    @property
+    def deadline(self) -> float:
+        """When the first of the jobs runs out of time."""
+        return min([job.deadline for job in self._jobs])
+
+    def expire(self, now: float) -> None:
+        """Tell those clients whose time is up."""
+        for job in self._jobs:
+            if job.deadline <= now:
+                job.expire()
+
     def acknowledged(self, token: object, code: ErrorCode) -> None:  # noqa: ARG002 - there is one
         """It is acknowledged (NONE), or never will be."""
         self._adder.count_out(self._partition, self._jobs)
+        self._adder.forget(self)
         if code:
             error = ApiError(code)
             for job in self._jobs:
@@ -152,23 +164,34 @@ class _Append:
 class Adder:
     """Appends jobs to partitions that are led here."""
 
-    __slots__ = ("_delays", "_loop", "_now_ms", "_open", "_waiting", "added")
+    __slots__ = (
+        "_delays",
+        "_loop",
+        "_now_ms",
+        "_open",
+        "_timer",
+        "_unsafe",
+        "_waiting",
+        "added",
+    )
 
     def __init__(self, delays: Delays, now_ms: Callable[[], int]) -> None:
         self._delays = delays
         self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[tuple[Partition, bytes], list[NewJob]] = {}
+        self._waiting: dict[tuple[Partition, JobIds], list[NewJob]] = {}
         self._open: dict[Partition, int] = {}
+        self._unsafe: dict[_Append, None] = {}  # appended, not acknowledged, and timed
+        self._timer: asyncio.TimerHandle | None = None
         self.added = 0
 
     def open(self, partition: Partition) -> int:
         """How many jobs for now are on their way into a partition, and count in no length yet."""
         return self._open.get(partition, 0)
 
-    def add(self, partition: Partition, topic_id: bytes, job: NewJob) -> None:
+    def add(self, partition: Partition, ids: JobIds, job: NewJob) -> None:
         """Append a job at the end of this turn; its reply has its id once it is safe."""
-        key = (partition, topic_id)
+        key = (partition, ids)
         waiting = self._waiting.get(key)
         if waiting is None:
             waiting = self._waiting[key] = []
@@ -186,7 +209,7 @@ class Adder:
             else:
                 self._open.pop(partition, None)
 
-    def _append_all(self, key: tuple[Partition, bytes]) -> None:
+    def _append_all(self, key: tuple[Partition, JobIds]) -> None:
         jobs = self._waiting.pop(key)
         while jobs:
             first, count, size = jobs[0], 0, 0
@@ -201,12 +224,17 @@ class Adder:
             self._append(*key, jobs[:count])
             del jobs[:count]
 
-    def _append(self, partition: Partition, topic_id: bytes, jobs: list[NewJob]) -> None:
+    def _append(self, partition: Partition, ids: JobIds, jobs: list[NewJob]) -> None:
         is_delayed, is_async = jobs[0].is_delayed, jobs[0].is_async
         acks = _ACKS_LEADER if is_async else ACKS_ALL
         now_ms = self._now_ms()
         try:
-            batch = build_batch([(None, one.body, _headers(one, now_ms), now_ms) for one in jobs])
+            batch = encode_records(
+                [job.body for job in jobs],
+                None,
+                [_headers(job, now_ms) for job in jobs],
+                base_timestamp=now_ms,
+            )
             for job in jobs:
                 job.body = b""  # which may be much, until all replicas have it
             if is_delayed:
@@ -216,13 +244,9 @@ class Adder:
             if info.log_append_time >= 0:
                 now_ms = info.log_append_time
             first, seconds = info.first_offset, now_ms // 1000
-            ids = [
-                encode_id(
-                    topic_id,
-                    partition.index,
-                    first + number,
-                    job.options,
-                    seconds + job.options.delay,
+            texts = [
+                ids.encode(
+                    first + number, job.options, seconds + job.options.delay, is_delayed=is_delayed
                 )
                 for number, job in enumerate(jobs)
             ]
@@ -232,10 +256,11 @@ class Adder:
                 job.failed(error)
             return
         self.added += len(jobs)
-        appended = _Append(self, partition, jobs, ids, first)
+        appended = _Append(self, partition, jobs, texts, first)
         if is_async or partition.high_watermark > info.last_offset:
             appended.acknowledged(None, ErrorCode.NONE)
         else:
+            self._watch(appended)
             partition.when_acknowledged(info.last_offset + 1, appended, None)
 
     def _append_delayed(self, partition: Partition, batch: bytearray, acks: int) -> AppendInfo:
@@ -245,6 +270,34 @@ class Adder:
                 raise ApiError(partition.error)
             raise ApiError(ErrorCode.INVALID_REQUEST, _NO_DELAYS)
         return intake.append()[0]
+
+    # Time: one timer for all, as nearly every job is safe long before its time is up.
+
+    def _watch(self, appended: _Append) -> None:
+        deadline = appended.deadline
+        if deadline < NEVER:
+            self._unsafe[appended] = None
+            self._wake_at(deadline)
+
+    def forget(self, appended: _Append) -> None:
+        """Somebody's time does not matter any more."""
+        self._unsafe.pop(appended, None)
+
+    def _wake_at(self, deadline: float) -> None:
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now, following = self._loop.time(), NEVER
+        for appended in list(self._unsafe):
+            appended.expire(now)
+            following = min(following, appended.deadline)
+        if following < NEVER:
+            self._wake_at(following)
 
 
 def _headers(job: NewJob, now_ms: int) -> Sequence[tuple[str, bytes]]:

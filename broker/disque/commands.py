@@ -52,12 +52,15 @@ _FOREVER_S: Final = 1e9
 _IS_LOCAL: Final = b"QBUS.LOCAL"
 
 
-class Call(NamedTuple):
+class Call:
     """One command of a client. ``is_local``: another node asks, for what is here alone."""
 
-    client: Client
-    arguments: Sequence[bytes]
-    is_local: bool = False
+    __slots__ = ("arguments", "client", "is_local")
+
+    def __init__(self, client: Client, arguments: Sequence[bytes], is_local: bool = False) -> None:
+        self.client = client
+        self.arguments = arguments
+        self.is_local = is_local
 
 
 Handler = Callable[[Call], Reply]
@@ -83,14 +86,16 @@ class Settling:
     ``again`` finishes those whose partitions are not led here any more.
     """
 
-    __slots__ = ("_again", "_count", "_error", "_left", "_loop", "_moved", "_reply")
+    __slots__ = ("_again", "_count", "_delivered", "_error", "_left", "_loop", "_moved", "_reply")
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        delivered: DeliveredJobs,
         again: Callable[[Sequence[bytes]], Coroutine[Any, Any, int]],
     ) -> None:
         self._loop = loop
+        self._delivered = delivered
         self._again = again
         self._left = 0
         self._count = 0
@@ -98,16 +103,15 @@ class Settling:
         self._error: ApiError | None = None
         self._reply: asyncio.Future[bytes] | None = None
 
-    def begin(self, found: Found, delivered: DeliveredJobs) -> None:
+    def begin(self, found: Found) -> None:
         """Finish a job, of which is known where it lies."""
         assert found.offset is not None
-        told = partial(self._told, found, delivered)
         self._left += 1
         try:
-            if not found.queue.begin_to_settle(found.offset, told):
+            if not found.queue.begin_to_settle(found.offset, self, found):
                 self._left -= 1
         except ApiError as error:
-            told(error.code, error.message)
+            self.told(found, error.code, error.message)
 
     def reply(self) -> Reply:
         """The answer, now or later."""
@@ -118,16 +122,15 @@ class Settling:
             self._end()
         return self._reply
 
-    def _told(
-        self, found: Found, delivered: DeliveredJobs, code: ErrorCode, message: str | None
-    ) -> None:
-        """A job is done for good, or that cannot be stored, or may not be."""
+    def told(self, token: object, code: ErrorCode, message: str | None) -> None:
+        """See :class:`qbus.broker.queues.journal.Told`: what became of a job."""
         self._left -= 1
-        job = found.place.job
+        assert isinstance(token, Found)
+        job = token.place.job
         if not code:
             self._count += 1
             if job.is_delayed:
-                delivered.forget(job, found.place.topic.id)
+                self._delivered.forget(job, token.place.topic.id)
         elif code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self._moved.append(job.text.encode())
         else:
@@ -202,13 +205,14 @@ class JobCommands:
     def add(self, call: Call) -> Reply:
         """``ADDJOB queue job ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] ...``."""
         service = self._service
-        options = parse_add(call.arguments, service.nodes.usual_replicas)
+        nodes = service.nodes
+        options = parse_add(call.arguments, nodes.usual_replicas, nodes.name)
         self._check_replicas(options)
-        queue = service.need_queue(options.queue)
+        queue = service.need_queue(call.arguments[1])
         part = self._part(queue)
-        if part is None or (service.nodes.is_leaving and not call.is_local):
+        if part is None or (nodes.is_leaving and not call.is_local):
             return self._add_slowly(call, queue, options)
-        return self._add_to(queue, part, options)
+        return self._add_to(call, queue, part, options)
 
     def _check_replicas(self, options: AddOptions) -> None:
         if options.replicate is not None and options.replicate > self._service.nodes.most_replicas:
@@ -230,19 +234,21 @@ class JobCommands:
         """The partition that takes this node's jobs: always the same, so that they keep order."""
         return next((part for part in queue.parts if not part.partition.error), None)
 
-    def _add_to(self, queue: JobQueue, part: Part, options: AddOptions) -> Awaitable[bytes]:
+    def _add_to(
+        self, call: Call, queue: JobQueue, part: Part, options: AddOptions
+    ) -> Awaitable[bytes]:
         self._check_room(queue, options)
         if options.replicate is not None and len(part.partition.isr) < options.replicate:
             raise CommandError(errors.NO_REPLICAS)
         service = self._service
         job = NewJob(
-            options.body,
-            options.job(service.nodes.usual_replicas, service.nodes.name),
+            call.arguments[2],
+            options.job,
             is_async=options.is_async,
             timeout_ms=options.timeout_ms,
             on_late=partial(self._undo_late, part, is_delayed=options.delay > 0),
         )
-        service.adder.add(part.partition, part.topic_id, job)
+        service.adder.add(part.partition, part.ids, job)
         queue.jobs_in += 1
         queue.note_use()
         return job.reply
@@ -276,7 +282,7 @@ class JobCommands:
             staying = [node for node in nodes if not node.is_leaving]
             part = self._part(queue)
             if part is not None and not (service.nodes.is_leaving and not call.is_local):
-                return await self._add_to(queue, part, options)
+                return await self._add_to(call, queue, part, options)
             if staying:
                 return await self._add_elsewhere(staying[0], call.arguments)
             if service.nodes.is_leaving and not call.is_local:
@@ -420,9 +426,9 @@ class JobCommands:
             if one is None:
                 return None
             found.append(one)
-        settling = Settling(self._loop, partial(self._ack_again, call))
+        settling = Settling(self._loop, service.delivered, partial(self._ack_again, call))
         for one in found:
-            settling.begin(one, service.delivered)
+            settling.begin(one)
         return settling.reply()
 
     async def _ack_again(self, call: Call, ids: Sequence[bytes]) -> int:

@@ -328,7 +328,7 @@ class Connection:
         self._write(output)
 
     def _append(self, reply: Awaitable[bytes], size: int, *, concurrent: bool) -> None:
-        future = asyncio.ensure_future(reply)
+        future = reply if isinstance(reply, asyncio.Future) else asyncio.ensure_future(reply)
         self._replies.append((future, size))
         self._begun_bytes += size
         self._budget.force(size)

@@ -54,9 +54,9 @@ class Dispatcher:
             return resp.error(str(error))
         except ApiError as error:
             return resp.error(f"ERR {error}")
-        if asyncio.iscoroutine(reply):
-            return _guarded(reply)
-        return reply
+        if isinstance(reply, (bytes, asyncio.Future)) or not asyncio.iscoroutine(reply):
+            return reply
+        return _guarded(reply)
 
     def _begin(self, client: Client, arguments: list[bytes]) -> Reply:
         word = arguments[0].lower()

@@ -3,7 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from qbus.jobs import GROUP, JobId, parse_id
 
@@ -17,11 +17,14 @@ from .reading import find_delivered
 _MOST_NOTED: Final = 200_000  # delivered jobs whose places are kept
 
 
-class Place(NamedTuple):
+class Place:
     """A job's id, and the topic that it is in."""
 
-    job: JobId
-    topic: Topic
+    __slots__ = ("job", "topic")
+
+    def __init__(self, job: JobId, topic: Topic) -> None:
+        self.job = job
+        self.topic = topic
 
     @property
     def leader(self) -> int:
@@ -29,17 +32,27 @@ class Place(NamedTuple):
         return self.topic.partitions[self.job.partition].leader
 
 
-class Found(NamedTuple):
+class Found:
     """A job of a partition that is led here.
 
     It lies at ``offset``; None: it is delayed, and ``held`` is what is held back of it.
     """
 
-    place: Place
-    partition: Partition
-    queue: ShareQueue
-    offset: int | None
-    held: HeldRecord | None = None
+    __slots__ = ("held", "offset", "partition", "place", "queue")
+
+    def __init__(
+        self,
+        place: Place,
+        partition: Partition,
+        queue: ShareQueue,
+        offset: int | None,
+        held: HeldRecord | None = None,
+    ) -> None:
+        self.place = place
+        self.partition = partition
+        self.queue = queue
+        self.offset = offset
+        self.held = held
 
 
 class Topics:
@@ -129,7 +142,7 @@ class Finder:
 
     def at_hand(self, place: Place) -> Found | None:
         """Where a job lies that was given out; None: :meth:`find` has to look. Raises ApiError."""
-        job, topic = place
+        job, topic = place.job, place.topic
         offset = self._delivered.offset(job, topic.id) if job.is_delayed else job.offset
         if offset is None:
             return None
@@ -141,7 +154,7 @@ class Finder:
 
     async def find(self, place: Place) -> Found | None:
         """Where a job lies; None: it is not there, or not any more. Raises ApiError."""
-        job, topic = place
+        job, topic = place.job, place.topic
         partition = self._leader_of(topic.name, job.partition)
         queue = self._queues.queue(partition, GROUP, self._settings.group)
         await queue.started()

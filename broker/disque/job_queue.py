@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from qbus.config import Address
 from qbus.errors import ApiError
-from qbus.jobs import JobId, JobOptions, encode_id, parse_id
+from qbus.jobs import JobId, JobIds, JobOptions, parse_id
 from qbus.records.record import Headers
 
 from ..partition.partition import Partition
@@ -30,14 +30,19 @@ _BYTES_AT_ONCE: Final = 8 << 20
 _RETRY_S: Final = 0.5
 
 
-class Job(NamedTuple):
-    """A job as it is handed to a client. ``body`` None becomes an empty one."""
+class Job:
+    """A job as it is handed to a client."""
 
-    queue: bytes
-    id: str
-    body: bytes
-    nacks: int = 0
-    additional_deliveries: int = 0
+    __slots__ = ("additional_deliveries", "body", "id", "nacks", "queue")
+
+    def __init__(
+        self, queue: bytes, text: str, body: bytes, nacks: int = 0, additional_deliveries: int = 0
+    ) -> None:
+        self.queue = queue
+        self.id = text
+        self.body = body
+        self.nacks = nacks
+        self.additional_deliveries = additional_deliveries
 
     @property
     def is_at_most_once(self) -> bool:
@@ -46,33 +51,32 @@ class Job(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One partition of a queue, led here. ``topic_id``: of its topic."""
+    """One partition of a queue, led here. ``topic_id``: of its topic; ``ids``: of its jobs."""
 
     topic_id: bytes
     partition: Partition
     queue: ShareQueue
+    ids: JobIds
 
 
-class TakenJob(NamedTuple):
+class TakenJob:
     """A job that was taken, and from where: it can be given back.
 
     From ``offset`` of ``part``; or, where that is None, from the node at ``node``.
     """
 
-    job: Job
-    part: Part | None
-    offset: int = -1
-    node: Address | None = None
+    __slots__ = ("job", "node", "offset", "part")
+
+    def __init__(
+        self, job: Job, part: Part | None, offset: int = -1, node: Address | None = None
+    ) -> None:
+        self.job = job
+        self.part = part
+        self.offset = offset
+        self.node = node
 
 
-def id_of(
-    topic_id: bytes,
-    partition: int,
-    offset: int,
-    timestamp: int,
-    headers: Headers,
-    options: JobOptions,
-) -> str:
+def id_of(ids: JobIds, offset: int, timestamp: int, headers: Headers, options: JobOptions) -> str:
     """The id of the job that a record is, the same that its producer was told.
 
     So it has the time when the job was to be due first, however often it was rescheduled.
@@ -80,8 +84,8 @@ def id_of(
     original = original_of(headers) if options.delay else None
     if original is not None and original.isdigit():
         seconds = due_ms(timestamp, headers) // 1000
-        return encode_id(topic_id, partition, int(original), options, seconds)
-    return encode_id(topic_id, partition, offset, options._replace(delay=0), timestamp // 1000)
+        return ids.encode(int(original), options, seconds, is_delayed=True)
+    return ids.encode(offset, options, timestamp // 1000)
 
 
 class BlockedClient:
@@ -166,6 +170,7 @@ class JobQueue:
         self.pause = "none"
         self._parts: list[Part] = []
         self._turn = 0
+        self._last_offer: Offer | None = None
         self._clients: OrderedDict[BlockedClient, None] = OrderedDict()
         self._imported: deque[TakenJob] = deque()
         self._waits_for: set[WaitedFor] = set()
@@ -290,8 +295,12 @@ class JobQueue:
         return self._jobs(part, await taken.result())
 
     def _offer(self, most: int) -> Offer:
-        settings = self._settings
-        return Offer(MEMBER, most, _BYTES_AT_ONCE, settings.lock_ms, settings.is_at_most_once)
+        offer = self._last_offer
+        if offer is None or offer.most != most:  # clients mostly ask for as many as the last one
+            settings = self._settings
+            offer = Offer(MEMBER, most, _BYTES_AT_ONCE, settings.lock_ms, settings.is_at_most_once)
+            self._last_offer = offer
+        return offer
 
     def _jobs(self, part: Part, records: list[TakenRecord]) -> list[TakenJob]:
         if records:
@@ -301,14 +310,7 @@ class JobQueue:
 
     def _job(self, part: Part, record: TakenRecord) -> Job:
         options = self._settings.options_of(record.headers)
-        text = id_of(
-            part.topic_id,
-            part.partition.index,
-            record.offset,
-            record.timestamp,
-            record.headers,
-            options,
-        )
+        text = id_of(part.ids, record.offset, record.timestamp, record.headers, options)
         if options.delay:
             job = parse_id(text)
             if job is not None and job.is_delayed:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from qbus.jobs import JobOptions, has_form
@@ -21,6 +22,9 @@ MOST_QUEUES: Final = 1000
 _INT64: Final = 1 << 63
 _SECONDS: Final = 1 << 53  # of what is added to a time: nothing overflows then
 _NUMBER: Final = re.compile(rb"-?(0|[1-9][0-9]{0,18})")
+_NO_OPTIONS: Final = JobOptions(None, 0)
+_FEW_WORDS: Final = 16  # that are remembered with what they mean
+_FEW_BYTES: Final = 256
 _CURSOR: Final = re.compile(rb"[+-]?[0-9]+")
 
 
@@ -61,11 +65,9 @@ def need_ids(texts: Sequence[bytes]) -> Sequence[bytes]:
 class AddOptions:
     """What ADDJOB asks for; times in seconds, the time-out in milliseconds, 0: none.
 
-    ``replicate`` None: as many as is usual.
+    ``replicate`` None: as many as is usual. Many jobs share it: nobody changes it once it is read.
     """
 
-    queue: bytes
-    body: bytes
     timeout_ms: int = 0
     replicate: int | None = None
     delay: int = 0
@@ -73,35 +75,44 @@ class AddOptions:
     ttl: int = DAY_S
     max_length: int = 0
     is_async: bool = False
-
-    def job(self, usual_replicas: int, node: str) -> JobOptions:
-        """What is stored with the job; ``node`` takes it."""
-        replicate = usual_replicas if self.replicate is None else self.replicate
-        return JobOptions(self.ttl, self.retry, self.delay, replicate, node[:8])
+    job: JobOptions = _NO_OPTIONS
+    """What is stored with the job."""
 
 
-def parse_add(arguments: Sequence[bytes], usual_replicas: int) -> AddOptions:
-    """``ADDJOB queue job ms-timeout [option ...]``. Raises CommandError."""
-    options = AddOptions(arguments[1], arguments[2])
-    position = 4
-    while position < len(arguments):
-        name = arguments[position].lower()
+def parse_add(arguments: Sequence[bytes], usual_replicas: int, node: str) -> AddOptions:
+    """``ADDJOB queue job ms-timeout [option ...]``; ``node`` takes it. Raises CommandError."""
+    words = tuple(arguments[3:])
+    if len(words) <= _FEW_WORDS and sum(map(len, words)) <= _FEW_BYTES:
+        return _known_add(words, usual_replicas, node)
+    return _parse_add(words, usual_replicas, node)
+
+
+def _parse_add(words: tuple[bytes, ...], usual_replicas: int, node: str) -> AddOptions:
+    options = AddOptions()
+    position = 1
+    while position < len(words):
+        name = words[position].lower()
         if name == b"async":
             options.is_async = True
             position += 1
             continue
-        if position + 1 == len(arguments) or name not in _ADD:
+        if position + 1 == len(words) or name not in _ADD:
             raise syntax_error()
         field_name, least, refusal = _ADD[name]
-        number = to_integer(arguments[position + 1])
+        number = to_integer(words[position + 1])
         most = MOST_REPLICAS if name == b"replicate" else _SECONDS
         if number is None or not least <= number <= most:
             raise CommandError(refusal)
         setattr(options, field_name, number)
         position += 2
-    options.timeout_ms = need_timeout(arguments[3])
-    _check_add(options, usual_replicas)
+    options.timeout_ms = need_timeout(words[0])
+    replicate = usual_replicas if options.replicate is None else options.replicate
+    _check_add(options, replicate)
+    options.job = JobOptions(options.ttl, options.retry, options.delay, replicate, node[:8])
     return options
+
+
+_known_add = lru_cache(maxsize=512)(_parse_add)  # clients mostly ask for the same
 
 
 _ADD: Final = {
@@ -113,8 +124,7 @@ _ADD: Final = {
 }
 
 
-def _check_add(options: AddOptions, usual_replicas: int) -> None:
-    replicate = usual_replicas if options.replicate is None else options.replicate
+def _check_add(options: AddOptions, replicate: int) -> None:
     if replicate > 1 and options.retry == 0:
         raise CommandError(
             "ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
@@ -130,7 +140,10 @@ def _check_add(options: AddOptions, usual_replicas: int) -> None:
 
 @dataclass(slots=True)
 class GetOptions:
-    """What GETJOB asks for; the time-out in milliseconds, 0: none."""
+    """What GETJOB asks for; the time-out in milliseconds, 0: none.
+
+    Many commands share it: nobody changes it once it is read.
+    """
 
     queues: Sequence[bytes]
     timeout_ms: int = 0
@@ -141,6 +154,13 @@ class GetOptions:
 
 def parse_get(arguments: Sequence[bytes]) -> GetOptions:
     """``GETJOB [option ...] FROM queue ...``. Raises CommandError."""
+    words = tuple(arguments)
+    if len(words) <= _FEW_WORDS and sum(map(len, words)) <= _FEW_BYTES:
+        return _known_get(words)
+    return _parse_get(words)
+
+
+def _parse_get(arguments: tuple[bytes, ...]) -> GetOptions:
     options = GetOptions(())
     position = 1
     while position < len(arguments):
@@ -167,6 +187,9 @@ def parse_get(arguments: Sequence[bytes]) -> GetOptions:
             break
         position += 1
     raise syntax_error()
+
+
+_known_get = lru_cache(maxsize=512)(_parse_get)  # as above
 
 
 @dataclass(slots=True)

@@ -171,8 +171,7 @@ class Looker:
 
     def _id(self, part: Part, record: ConsumerRecord) -> str:
         return id_of(
-            part.topic_id,
-            part.partition.index,
+            part.ids,
             record.offset,
             record.timestamp,
             record.headers,

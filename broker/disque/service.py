@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from qbus.clock import Clock
 from qbus.config import TOPIC_CONFIG, Address, BrokerConfig, TopicConfig
 from qbus.errors import ApiError, ErrorCode
-from qbus.jobs import GROUP, queue_of, topic_of
+from qbus.jobs import GROUP, JobIds, queue_of, topic_of
 from qbus.metadata import StoreError
 
 from ..authorization import AccessControl
@@ -362,11 +362,8 @@ class DisqueService(PartitionListener):
             if partition is None or not partition.is_leader:
                 continue
             try:
-                yield Part(
-                    topic.id,
-                    partition,
-                    self.share_queues.queue(partition, GROUP, self.settings.group),
-                )
+                queue = self.share_queues.queue(partition, GROUP, self.settings.group)
+                yield Part(topic.id, partition, queue, JobIds(topic.id, index))
             except ApiError as error:
                 _log.warning("the queue of %s cannot be used: %s", partition, error)
 

@@ -135,6 +135,8 @@ class StoredBatch:
         start, ahead = self._ahead
         if start <= begin and end <= start + len(ahead):
             return ahead[begin - start : end - start]
+        if self.header.records_count <= _AHEAD and self._take_all():
+            return self._ahead[1][begin:end]
         positions = self.positions
         to = end
         if end - begin < _AHEAD and positions[end] - positions[begin] < _AHEAD_BYTES:
@@ -154,6 +156,22 @@ class StoredBatch:
         if to > end:
             self._ahead = (begin, records)
         return records[: end - begin]
+
+    def _take_all(self) -> bool:
+        """Decode all of the few records that there are, if they are small; whether they are."""
+        from qbus.records import codec  # noqa: PLC0415 - as above
+
+        payload = self.payload
+        if len(payload) > _AHEAD_BYTES or self._ahead[1]:
+            return False
+        try:
+            records = codec.twin.Decoder(payload, self.header, "", 0, 0).take(len(payload) + 1)
+        except CorruptBatch:
+            return False
+        if len(records) != self.header.records_count:
+            return False
+        self._ahead = (0, records)
+        return True
 
 
 def _positions(payload: bytes, count: int) -> "array[int]":

@@ -6,7 +6,7 @@ What was stored holds from the append on; who did it hears when it is acknowledg
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
@@ -26,19 +26,33 @@ from .fold import QueueFold
 _MOST_BYTES: Final = 1 << 20  # of a batch, unless a single entry is larger
 _CHANGE_BYTES: Final = 33  # that a change takes at most
 
-Told = Callable[[ErrorCode, str | None], None]
-"""Called with NONE when something is stored for good, else with what ApiError has."""
+
+class Told(Protocol):
+    """Waits for something to be stored for good."""
+
+    def told(self, token: object, code: ErrorCode, message: str | None) -> None:
+        """What was begun with ``token`` is (NONE), or may never be: what ApiError has."""
 
 
 class Entry:
     """What one group does at a time.
 
-    ``stored`` is called when it is in the log, ``failed`` instead when that is not possible.
-    ``acknowledged``, if anybody waits for it, gets its result, or ApiError, in the end; ``told``
-    is called then.
+    ``closing`` is called before it is stored, and may still add changes. ``stored`` is called when
+    it is in the log, ``failed`` instead when that is not possible. ``acknowledged``, if anybody
+    waits for it, gets its result, or ApiError, in the end; those in ``told`` hear of it then, each
+    with its token.
     """
 
-    __slots__ = ("acknowledged", "changes", "failed", "group", "result", "stored", "told")
+    __slots__ = (
+        "acknowledged",
+        "changes",
+        "closing",
+        "failed",
+        "group",
+        "result",
+        "stored",
+        "told",
+    )
 
     def __init__(
         self, group: str, changes: list[Change], result: SharedResult | None = None
@@ -49,7 +63,8 @@ class Entry:
         self.stored: Callable[[], None] | None = None
         self.failed: Callable[[ApiError], None] | None = None
         self.acknowledged: asyncio.Future[None] | None = None
-        self.told: Told | None = None
+        self.closing: Callable[[], None] | None = None
+        self.told: list[tuple[Told, object]] = []
 
     @property
     def size(self) -> int:
@@ -60,12 +75,12 @@ class Entry:
     @property
     def is_awaited(self) -> bool:
         """Whether anybody waits for the end."""
-        return self.acknowledged is not None or self.told is not None
+        return self.acknowledged is not None or len(self.told) > 0
 
     def finish(self, code: ErrorCode, message: str | None = None) -> None:
         """Tell who waits that it is acknowledged (NONE), or may never be."""
-        if self.told is not None:
-            self.told(code, message)
+        for waiter, token in self.told:
+            waiter.told(token, code, message)
         waiting = self.acknowledged
         if waiting is not None and not waiting.done():
             if code:
@@ -102,6 +117,8 @@ class Journal:
         entries, self._entries = self._entries, []
         begin = size = 0
         for number, entry in enumerate(entries):
+            if entry.closing is not None:
+                entry.closing()
             size += entry.size
             if size > _MOST_BYTES and number > begin:
                 self._append(entries[begin:number])

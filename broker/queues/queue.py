@@ -20,7 +20,7 @@ from .fold import GroupProgress
 from .journal import Entry, Journal, Told
 from .settings import READ_COMMITTED, GroupSettings
 from .source import Missing, RecordSource, neighbours, retrieve
-from .state import Given, QueueState, Reason, Settlement
+from .state import Finishing, Given, QueueState, Reason, Settlement
 from .taking import BatchesTaken, Offer, Once, RecordsTaken
 from .types import (
     AckRange,
@@ -41,10 +41,22 @@ _LONGEST_S: Final = 0.5  # between two looks at the clock, which may be set
 _RETRY_S: Final = 1.0
 _MOST_DROPPED: Final = 4_000  # in one turn of the loop
 _OVERHEAD: Final = 512  # bytes that a result takes besides its own
+_MOST_FINISHED: Final = 10_000  # in one entry of the journal
 _AT_ONCE: Final = 256  # records decoded at a time
 
 Settled = Callable[[bool], None]
 """Called when a record is done (true), or when that will not be known here (false)."""
+
+
+class _Turn:
+    """Records that are finished in one turn of the event loop: one entry of the journal."""
+
+    __slots__ = ("entry", "finishing", "state")
+
+    def __init__(self, state: QueueState, entry: Entry) -> None:
+        self.state = state
+        self.entry = entry
+        self.finishing = Finishing()
 
 
 class LedPartition(Protocol):
@@ -105,6 +117,7 @@ class ShareQueue:
         self._progress: GroupProgress | None = None
         self._starting = asyncio.Lock()
         self._closed: ErrorCode | None = None
+        self._turn: _Turn | None = None
         self._line = WaitingLine()
         self._settled: dict[int, list[Settled]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -522,19 +535,32 @@ class ShareQueue:
         await self._write(state, settlement, body)
         return True
 
-    def begin_to_settle(self, offset: int, told: Told) -> bool:
+    def begin_to_settle(self, offset: int, waiter: Told, token: object) -> bool:
         """Finish a record as :meth:`settle` does; false: it is done already, or there is none.
 
-        ``told`` is called, later, when it is done for good, or will not be. Raises ApiError.
+        ``waiter`` is told, later, when it is done for good, or will not be. Those of one turn of
+        the event loop are stored as one. Raises ApiError.
         """
         state = self._check()
-        settlement = state.settle(offset) if self._exists(offset) else None
-        if settlement is None:
+        if not self._exists(offset):
             return False
-        entry = self._entry(state, settlement)
-        entry.told = told
-        self._led.journal.add(entry)
+        turn = self._turn
+        if turn is None or turn.state is not state or turn.finishing.count >= _MOST_FINISHED:
+            turn = _Turn(state, Entry(self.group, []))
+        if not state.finish(offset, turn.finishing):
+            return False
+        if turn is not self._turn:
+            turn.entry.closing = partial(self._close_turn, turn)
+            self._turn = turn
+            self._led.journal.add(turn.entry)
+        turn.entry.told.append((waiter, token))
         return True
+
+    def _close_turn(self, turn: "_Turn") -> None:
+        """What was finished in a turn is about to be stored: nothing is added to it any more."""
+        if turn is self._turn:
+            self._turn = None
+        self._fill(turn.entry, turn.state, turn.finishing.settlement())
 
     async def put_back(self, offset: int, *, nack: bool, delay_ms: int = 0) -> bool:
         """Have a record given out again that somebody has, or that waits for a time.
@@ -658,9 +684,14 @@ class ShareQueue:
         self, state: QueueState, settlement: Settlement, result: SharedResult | None = None
     ) -> Entry:
         entry = Entry(self.group, settlement.changes, result)
+        self._fill(entry, state, settlement)
+        return entry
+
+    def _fill(self, entry: Entry, state: QueueState, settlement: Settlement) -> None:
+        """Have an entry say what was begun."""
+        entry.changes = settlement.changes
         entry.stored = partial(self._stored, state, settlement, entry)
         entry.failed = partial(self._failed, state, settlement)
-        return entry
 
     def _store(self, state: QueueState, settlement: Settlement) -> None:
         """Store what was begun; nobody waits for it."""

@@ -109,6 +109,21 @@ class RangeMap(Generic[V]):
             lasts.insert(number, last)
             values.insert(number, value)
 
+    def replace(self, first: int, last: int, value: V) -> bool:
+        """Give a range of just these offsets another value, which no neighbour has.
+
+        False: there is no such range, and nothing has changed.
+        """
+        number = self._at(first)
+        if (
+            number == len(self._firsts)
+            or self._firsts[number] != first
+            or self._lasts[number] != last
+        ):
+            return False
+        self._values[number] = value
+        return True
+
     def _count(self, first: int, last: int, sign: int) -> None:
         self.size += sign * (last - first + 1)
         if first < self._mark:

@@ -36,7 +36,6 @@ MOST_RETURNED: Final = 100_000
 _MANY: Final = 1_000
 FOREVER: Final = 1 << 62
 NO_COUNTS: Final = QueueCounts()
-ONE_DONE: Final = QueueCounts(acknowledged=1)
 FRESH: Final = History()
 """The history of what was never given out."""
 
@@ -53,6 +52,10 @@ class LeaseKind(IntEnum):
     HELD = 1
     SETTLING = 2
     MOVING = 3
+
+
+_MEMBER: Final = LeaseKind.MEMBER
+_SETTLING: Final = LeaseKind.SETTLING
 
 
 class Lease:
@@ -79,14 +82,19 @@ class Place(IntEnum):
     LEASED = 3
 
 
-class Origin(NamedTuple):
+class Origin:
     """Records that something was begun with, and where they were: to put them back."""
 
-    first: int
-    last: int
-    place: Place
-    history: History
-    lease: Lease | None = None
+    __slots__ = ("first", "history", "last", "lease", "place")
+
+    def __init__(
+        self, first: int, last: int, place: Place, history: History, lease: Lease | None = None
+    ) -> None:
+        self.first = first
+        self.last = last
+        self.place = place
+        self.history = history
+        self.lease = lease
 
 
 class Given(NamedTuple):
@@ -107,6 +115,38 @@ class Settlement(NamedTuple):
     changes: list[Change]
     origins: list[Origin]
     counts: QueueCounts = QueueCounts()
+
+
+class Finishing:
+    """Records that are being finished together, whoever has them: see :meth:`QueueState.finish`.
+
+    ``count``: how many.
+    """
+
+    __slots__ = ("_origins", "_ranges", "count")
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int]] = []
+        self._origins: list[Origin] = []
+        self.count = 0
+
+    def add(self, first: int, last: int, origins: list[Origin]) -> None:
+        """Take in a record, with the offsets beside it that have none."""
+        self._ranges.append((first, last))
+        self._origins += origins
+        self.count += 1
+
+    def settlement(self) -> Settlement:
+        """What is to be stored, neighbours in one change."""
+        merged: list[tuple[int, int]] = []
+        for first, last in sorted(self._ranges):
+            if merged and merged[-1][1] + 1 >= first:
+                if last > merged[-1][1]:
+                    merged[-1] = (merged[-1][0], last)
+            else:
+                merged.append((first, last))
+        changes = [Change(ChangeKind.ACKNOWLEDGED, first, last) for first, last in merged]
+        return Settlement(changes, self._origins, QueueCounts(acknowledged=self.count))
 
 
 class Reason(IntEnum):
@@ -248,7 +288,7 @@ class QueueState:
         if position <= last:
             parts.append(Given(position, last, FRESH))
         for part in parts:
-            lease = Lease(LeaseKind.MEMBER, member, until_ms, part.history)
+            lease = Lease(_MEMBER, member, until_ms, part.history)
             self._lease(part.first, part.last, lease)
         self._taken += last - first + 1
         return parts
@@ -348,12 +388,18 @@ class QueueState:
         for span in spans:
             history = span.value.history
             origins.append(Origin(span.first, span.last, Place.LEASED, history, span.value))
-            settling = Lease(LeaseKind.SETTLING, "", FOREVER, history)
-            self.leases.set(span.first, span.last, settling)
+            settling = Lease(_SETTLING, "", FOREVER, history)
+            if not self.leases.replace(span.first, span.last, settling):
+                self.leases.set(span.first, span.last, settling)
         return origins
 
     def _done(self, kind: ChangeKind, first: int, last: int) -> Change:
         """The change that finishes records, with the offsets beside them that have none."""
+        first, last = self._with_voids(first, last)
+        return Change(kind, first, last)
+
+    def _with_voids(self, first: int, last: int) -> tuple[int, int]:
+        """The same records, with the offsets beside them that have none."""
         if self.voids.size:
             before = self.voids.find(first - 1)
             if before is not None:
@@ -361,7 +407,7 @@ class QueueState:
             behind = self.voids.find(last + 1)
             if behind is not None:
                 last = behind.last
-        return Change(kind, first, last)
+        return first, last
 
     # Acknowledging
 
@@ -470,7 +516,7 @@ class QueueState:
         self._counts = _sum(self._counts, settlement.counts)
         for origin in settlement.origins:
             for span in self.leases.cut(origin.first, origin.last):
-                if span.value.kind is not LeaseKind.SETTLING:  # it was begun anew meanwhile
+                if span.value.kind is not _SETTLING:  # it was begun anew meanwhile
                     self.leases.set(span.first, span.last, span.value)
         for change in settlement.changes:
             if change.kind is ChangeKind.RETURNED:
@@ -578,17 +624,23 @@ class QueueState:
 
     def settle(self, offset: int) -> Settlement | None:
         """Begin to finish a record; None: it is done, or about to be."""
+        finishing = Finishing()
+        return finishing.settlement() if self.finish(offset, finishing) else None
+
+    def finish(self, offset: int, finishing: Finishing) -> bool:
+        """Begin to finish a record beside others; false: it is done, or about to be."""
         if self.progress.is_done(offset) or self.voids.at(offset) is not None:
-            return None
+            return False
         lease = self.leases.at(offset)
-        if lease is not None and lease.kind is LeaseKind.SETTLING:
-            return None
-        changes = [self._done(ChangeKind.ACKNOWLEDGED, offset, offset)]
-        if lease is not None and lease.kind is LeaseKind.MEMBER:
+        if lease is not None and lease.kind is _SETTLING:
+            return False
+        if lease is not None and lease.kind is _MEMBER:
             origins = self._begin_leased([Span(offset, offset, lease)])
         else:
             origins = self._begin(offset, offset)
-        return Settlement(changes, origins, ONE_DONE)
+        first, last = self._with_voids(offset, offset)
+        finishing.add(first, last, origins)
+        return True
 
     def put_back(
         self, offset: int, *, nack: bool, delay_ms: int, wall_ms: int
@@ -703,7 +755,7 @@ class QueueState:
 
 
 def _has(lease: Lease, member: str) -> bool:
-    return lease.kind is LeaseKind.MEMBER and lease.member == member
+    return lease.kind is _MEMBER and lease.member == member
 
 
 def _delivered(history: History) -> History:

@@ -77,15 +77,19 @@ from typing import Final, NamedTuple
 
 from qbus.errors import CorruptBatch
 from qbus.records.decode import iter_records
+from qbus.records.fields import encode_varint
 from qbus.records.header import (
     HEADER_SIZE,
     LENGTH_PREFIX,
     MAGIC,
     BatchHeader,
     Buffer,
+    read_header,
     write_header,
+    write_new_header,
 )
 
+_CODEC: Final = 0x07
 _CONTROL: Final = 0x20
 _TRANSACTIONAL: Final = 0x10
 _MARKER: Final = struct.Struct(">hi")
@@ -93,6 +97,9 @@ _KEY: Final = struct.Struct(">hh")
 _INT64: Final = struct.Struct(">q")
 _VERSION: Final = 0
 _NONE: Final = -1
+_MAX_OFFSET: Final = (1 << 62) - 1
+_LONGEST: Final = 35  # bits of a number
+_AROUND: Final = 3  # bytes of a record before and behind its fields: attributes, time, no headers
 _CARRIED: Final = struct.Struct(">qqqqq")
 _DELIVERED: Final = struct.Struct(">II")
 _LENGTH: Final = struct.Struct(">H")
@@ -394,16 +401,24 @@ def control_batch(
     Its offsets and leader epoch are set when it is appended. With a producer's id, epoch and first
     sequence it stands for as many records of that producer.
     """
-    from qbus.records.encode import build_batch  # noqa: PLC0415 - loads the codec
-
-    items = [(_KEY.pack(_VERSION, type_), value, (), timestamp) for type_, value in records]
-    return build_batch(
-        items,
-        attributes=_CONTROL,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-    )
+    if not records:
+        raise ValueError("a batch has at least one record")
+    batch = bytearray(HEADER_SIZE)
+    number = 0
+    for type_, value in records:
+        fields = b"%b\x08%b%b" % (
+            encode_varint(number),
+            _KEY.pack(_VERSION, type_),
+            encode_varint(len(value)),
+        )
+        batch += encode_varint(len(fields) + len(value) + _AROUND)
+        batch += b"\0\0"
+        batch += fields
+        batch += value
+        batch += b"\0"
+        number += 1
+    write_new_header(batch, _CONTROL, number, timestamp, producer_id, producer_epoch, base_sequence)
+    return batch
 
 
 def marker_batch(
@@ -445,10 +460,68 @@ def iter_control(batch: Buffer) -> Iterator[ControlRecord]:
 
     Those of a later version, and of types that are not known, are passed over. Raises CorruptBatch.
     """
+    plain = _plain_records(batch)
+    return _all_records(batch) if plain is None else iter(plain)
+
+
+def _all_records(batch: Buffer) -> Iterator[ControlRecord]:
+    """The control records of a batch of any form, up to where it is damaged."""
     for record in iter_records(batch):
         type_ = control_type(record.key)
         if type_ is not None:
             yield ControlRecord(record.offset, type_, record.value or b"")
+
+
+def _plain_records(batch: Buffer) -> list[ControlRecord] | None:
+    """The same of a batch as :func:`control_batch` makes it; None: it is not quite such a one."""
+    header = read_header(batch)
+    count, first = header.records_count, header.base_offset
+    if (
+        header.attributes & _CODEC
+        or header.size != len(batch)
+        or header.last_offset_delta != count - 1
+        or not 0 <= first <= _MAX_OFFSET - count
+    ):
+        return None
+    data, position = bytes(batch), HEADER_SIZE
+    found: list[ControlRecord] = []
+    try:
+        for number in range(count):
+            length, begin = _number(data, position)
+            end = begin + length
+            delta, key = _number(data, begin + 2)
+            size, value = _number(data, key + _KEY.size + 1)
+            if (
+                end > len(data)
+                or value + size + 1 != end
+                or delta != number
+                or data[begin + 1] != 0
+                or data[key] != _KEY.size << 1
+                or data[end - 1] != 0
+            ):
+                return None
+            type_ = control_type(data[key + 1 : key + 1 + _KEY.size])
+            if type_ is not None:
+                found.append(ControlRecord(first + number, type_, data[value : end - 1]))
+            position = end
+    except IndexError:
+        return None
+    return found if position == len(data) else None
+
+
+def _number(data: bytes, position: int) -> tuple[int, int]:
+    """A number that is not negative, and where it ends. Raises IndexError for anything else."""
+    number = shift = 0
+    while shift < _LONGEST:
+        byte = data[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if number & 1:
+                break
+            return number >> 1, position
+        shift += 7
+    raise IndexError
 
 
 def control_type(key: bytes | None) -> ControlType | None:
@@ -456,10 +529,10 @@ def control_type(key: bytes | None) -> ControlType | None:
     if key is None or len(key) < _KEY.size:
         raise CorruptBatch("a control record has no key")
     version, number = _KEY.unpack_from(key)
-    return ControlType(number) if version == _VERSION and number in _KNOWN else None
+    return _KNOWN.get(number) if version == _VERSION else None
 
 
-_KNOWN: Final = frozenset(type_.value for type_ in ControlType)
+_KNOWN: Final = {type_.value: type_ for type_ in ControlType}
 _KNOWN_KINDS: Final = {kind.value: kind for kind in ChangeKind}
 _NO_HISTORY: Final = History()
 

@@ -18,7 +18,6 @@ from qbus.records.header import (
     Compression,
     write_header,
 )
-from qbus.records.pure.lists import encode_lists
 
 RecordItem = tuple[Buffer | None, Buffer | None, Iterable[tuple[str, Buffer | None]], int]
 """Key, value, headers, timestamp in milliseconds since the Unix epoch (-1: unknown)."""
@@ -108,7 +107,7 @@ def build_batch(
     base_timestamp = items[0][3] if items else 0
     check_batch(len(items), base_timestamp)
     keys, values, headers, timestamps = zip(*items, strict=True)
-    batch, latest = encode_lists(values, keys, headers, timestamps, base_timestamp)
+    batch, latest = codec.twin.encode_lists(values, keys, headers, timestamps, base_timestamp)
     header = new_header(
         len(items),
         base_timestamp,

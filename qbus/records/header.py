@@ -249,6 +249,39 @@ def write_header(buf: bytearray | memoryview, header: BatchHeader) -> None:
     _set_crc(buf, 0, header.size)
 
 
+def write_new_header(
+    buf: bytearray,
+    attributes: int,
+    records_count: int,
+    timestamp: int,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> None:
+    """Write the header of the new batch that fills ``buf``, and compute its CRC.
+
+    There is a record for each offset, and all have the same ``timestamp``.
+    """
+    _HEADER.pack_into(
+        buf,
+        0,
+        0,
+        len(buf) - LENGTH_PREFIX,
+        -1,
+        MAGIC,
+        0,
+        attributes,
+        records_count - 1,
+        timestamp,
+        timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        records_count,
+    )
+    _set_crc(buf, 0, len(buf))
+
+
 def set_base_offset(
     buf: bytearray | memoryview, base_offset: int, leader_epoch: int, pos: int = 0
 ) -> None:

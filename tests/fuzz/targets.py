@@ -208,7 +208,7 @@ def jobs(data: bytes) -> None:
     with suppress(CommandError):
         job_options.parse_pause([b"PAUSE", b"q", *words])
     with suppress(CommandError):
-        added = job_options.parse_add([b"ADDJOB", b"q", b"b", *words], 3)
+        added = job_options.parse_add([b"ADDJOB", b"q", b"b", *words], 3, "0" * 40)
         assert 0 <= added.delay < added.ttl
         assert added.retry >= 0
     parse_id(data)

@@ -12,6 +12,7 @@ from qbus.jobs import (
     MAX_OFFSET,
     MAX_PARTITION,
     MAX_SECONDS,
+    JobIds,
     JobOptions,
     encode_id,
     has_form,
@@ -60,6 +61,12 @@ class TestIds:
         assert job.is_in(TOPIC)
         assert (job.partition, job.offset, job.seconds) == (partition, offset, seconds)
         assert (job.is_delayed, job.topic_tag, job.node) == (delayed, TOPIC[:4], NODE[:8])
+
+    def test_those_of_a_partition_are_made_one_after_another(self) -> None:
+        ids, once = JobIds(TOPIC, 3), DAY._replace(retry=0)
+        for offset, options in enumerate([DAY, DAY, once, DAY, once._replace(delay=9)]):
+            made = ids.encode(offset, options, 7, is_delayed=options.delay > 0)
+            assert made == an_id(offset=offset, options=options, seconds=7)
 
     def test_knows_its_topic_from_others_that_begin_alike(self) -> None:
         job = parse_id(an_id())

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from qbus.broker.queues.fold import GroupProgress, QueueFold
 from qbus.broker.queues.settings import GroupSettings
-from qbus.broker.queues.state import QueueState, Reason, Settlement
+from qbus.broker.queues.state import Finishing, QueueState, Reason, Settlement
 from qbus.broker.queues.types import AckRange, AckType
 from qbus.errors import ApiError
 from qbus.records.control import (
@@ -394,12 +394,7 @@ class Cluster:
         state, now_ms = self.state, self.leader.now_ms
         what = self.rng.randrange(4)
         if what == 0:
-            settlement = state.settle(offset)
-            if settlement is not None:
-                self.checks.finished.add(record)
-                self.store(settlement, lambda: self.answered([record], []))
-                if self.progress.is_done(offset):
-                    self.checks.let_go(record)
+            self.finish(offset)
         elif what == 1:
             was_held = state.state_of(offset, now_ms, self.wall_ms).member
             nack = self.rng.random() < 0.5
@@ -416,6 +411,22 @@ class Cluster:
             holder = self.checks.holders.get(record)
             if holder is not None and state.extend(offset, now_ms + LOCK_MS):
                 self.checks.holders[record] = (holder[0], now_ms + LOCK_MS)
+
+    def finish(self, offset: int) -> None:
+        """Finish a record, and some of those behind it, in one turn."""
+        finishing, finished = Finishing(), dict[int, int]()
+        end = min(offset + self.rng.randint(1, 4), self.high_watermark)
+        for at in self.rng.sample(range(offset, end), end - offset):
+            record = self.leader.log[at]
+            if isinstance(record, int) and record % 7 and self.state.finish(at, finishing):
+                finished[at] = record
+        if finished:
+            self.checks.finished.update(finished.values())
+            done = list(finished.values())
+            self.store(finishing.settlement(), lambda: self.answered(done, []))
+            for at, record in finished.items():
+                if self.progress.is_done(at):
+                    self.checks.let_go(record)
 
     def end_session(self, member: str) -> None:
         settlement = self.state.release_member(member, self.wall_ms)

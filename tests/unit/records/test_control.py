@@ -1,5 +1,6 @@
 """Hidden batches and what their records say."""
 
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
@@ -19,6 +20,7 @@ from qbus.records.control import (
     Shared,
     SharedResult,
     control_batch,
+    control_type,
     decode_announcement,
     decode_carried,
     decode_entries,
@@ -36,7 +38,7 @@ from qbus.records.control import (
     encode_shared,
     iter_control,
 )
-from qbus.records.header import hide_delayed
+from qbus.records.header import HEADER_SIZE, hide_delayed, set_base_offset
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 ENTRIES = st.lists(st.tuples(INT64, INT64), max_size=50).map(
@@ -125,6 +127,45 @@ def test_a_control_batch_is_hidden_and_holds_its_records_in_order() -> None:
         ControlRecord(0, ControlType.BOUND, encode_int64(5)),
         ControlRecord(1, ControlType.EXPIRED, b""),
     ]
+
+
+def test_a_control_batch_has_a_record_at_least() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        control_batch([], 1000)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(ControlType), st.binary(max_size=200)), min_size=1),
+    st.integers(0, 2**40),
+    st.lists(st.tuples(st.integers(HEADER_SIZE, 2000), st.integers(1, 255)), max_size=2),
+)
+def test_a_control_batch_is_read_as_any_other_whatever_is_wrong_with_it(
+    records: list[tuple[ControlType, bytes]], offset: int, damage: list[tuple[int, int]]
+) -> None:
+    batch = control_batch(records, 1000)
+    set_base_offset(batch, offset, 0)
+    for place, change in damage:
+        if place < len(batch):
+            batch[place] ^= change
+    assert read_all(iter_control, batch) == read_all(one_by_one, batch)
+
+
+def read_all(
+    read: Callable[[bytearray], Iterator[ControlRecord]], batch: bytearray
+) -> tuple[list[ControlRecord], str]:
+    found: list[ControlRecord] = []
+    try:
+        found.extend(read(batch))
+    except CorruptBatch as bad:
+        return found, str(bad)
+    return found, ""
+
+
+def one_by_one(batch: bytearray) -> Iterator[ControlRecord]:
+    for record in iter_records(batch):
+        type_ = control_type(record.key)
+        if type_ is not None:
+            yield ControlRecord(record.offset, type_, record.value or b"")
 
 
 def test_records_of_other_types_and_versions_are_passed_over() -> None:

@@ -11,10 +11,12 @@ import pytest
 from qbus.broker.disque import service
 from qbus.broker.disque.job_queue import Job, TakenJob
 from qbus.broker.metadata.image import BrokerInfo
+from qbus.broker.partition.partition import Partition
 from qbus.broker.queues import ShareQueue
 from qbus.errors import ApiError, ErrorCode
 from qbus.jobs import GROUP, JobOptions, parse_id
 from qbus.records import iter_batches
+from qbus.records.control import Change, decode_shared, iter_control
 from tests.support.data_plane import NODE
 from tests.support.resp_client import ReplyError
 from tests.support.waiting import eventually
@@ -22,6 +24,75 @@ from tests.support.waiting import eventually
 from .jobs import Jobs, decoded
 
 HOUR_S = 3600.0
+
+
+def changes_from(jobs: Jobs, offset: int) -> list[list[Change]]:
+    """What was done with jobs, as each hidden batch from ``offset`` on says."""
+    log = jobs.partition().log
+    found = log.read(offset, 1 << 20, log.log_end_offset, wait=True)
+    assert found is not None
+    with found:
+        batches = [bytes(batch) for header, batch in iter_batches(found.read()) if header.is_hidden]
+    return [
+        [change for record in iter_control(batch) for change in decode_shared(record.value).changes]
+        for batch in batches
+    ]
+
+
+class TestAcknowledging:
+    async def test_those_of_one_turn_are_one_change(self, jobs: Jobs) -> None:
+        ids = [await jobs.add(body=str(number)) for number in range(6)]
+        await jobs.bodies()
+        before = jobs.partition().log.log_end_offset
+        replies = [jobs.begin(f"ACKJOB {ids[at]}") for at in (3, 1, 2, 5)]
+        replies.append(jobs.begin(f"ACKJOB {ids[2]} {ids[0]}"))
+        assert [decoded(await reply) for reply in replies] == [1, 1, 1, 1, 1]
+        done = [(one.first, one.last) for batch in changes_from(jobs, before) for one in batch]
+        assert len(done) == 2, "of neighbours, with what is between them"
+        assert len(changes_from(jobs, before)) == 1
+        assert await jobs.ask(f"ACKJOB {' '.join(ids)}") == 1
+        await jobs.pass_time(301)
+        assert await jobs.bodies() == []
+
+    async def test_none_is_answered_before_it_is_stored(self, jobs: Jobs) -> None:
+        ids = [await jobs.add() for _ in range(3)]
+        await jobs.bodies()
+        jobs.plane.disk.hold_syncs()
+        replies = [jobs.begin(f"ACKJOB {text}") for text in ids]
+        await asyncio.sleep(0.02)
+        assert not any(reply.done() for reply in replies)
+        jobs.plane.disk.release_syncs()
+        assert [decoded(await reply) for reply in replies] == [1, 1, 1]
+
+    async def test_what_is_given_back_in_the_same_turn_comes_again(self, jobs: Jobs) -> None:
+        ids = [await jobs.add(body=str(number)) for number in range(3)]
+        await jobs.bodies()
+        words = [f"ACKJOB {ids[0]}", f"NACK {ids[1]}", f"ACKJOB {ids[1]} {ids[2]}"]
+        replies = [jobs.begin(line) for line in words]
+        counts = [decoded(await reply) for reply in replies]
+        assert counts[0] == 1
+        await jobs.settled()
+        left = await jobs.bodies()
+        assert (counts[2], left) in [(2, []), (1, ["1"])]
+
+    @pytest.mark.sources  # a part of the broker fails
+    async def test_what_cannot_be_stored_is_not_done(
+        self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ids = [await jobs.add(body=str(number)) for number in range(3)]
+        await jobs.bodies()
+        with monkeypatch.context() as patch:
+            patch.setattr(Partition, "append_own", refuse)
+            replies = [jobs.begin(f"ACKJOB {text}") for text in ids]
+            for reply in replies:
+                assert isinstance(decoded(await reply), ReplyError)
+        assert await jobs.ask(f"ACKJOB {ids[0]}") == 1
+        await jobs.pass_time(301)
+        assert await jobs.bodies() == ["1", "2"]
+
+
+def refuse(*_: object) -> None:
+    raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few")
 
 
 class TestAdding:
@@ -111,6 +182,21 @@ class TestAdding:
         await eventually(lambda: jobs.partition().high_watermark >= 3)
         await jobs.settled()
         assert await jobs.bodies() == ["body"]
+
+    async def test_each_has_its_own_time(self, jobs: Jobs) -> None:
+        await jobs.add()
+        jobs.plane.disk.hold_syncs()
+        patient = jobs.begin("ADDJOB q patient 60000")
+        await asyncio.sleep(0)
+        hasty = [jobs.begin(f"ADDJOB q hasty {ms}") for ms in (40, 20, 60_000, 0)]
+        for late in hasty[:2]:
+            assert str(decoded(await asyncio.wait_for(late, 5))).startswith("NOREPL Timeout")
+        assert not any(one.done() for one in (patient, *hasty[2:]))
+        jobs.plane.disk.release_syncs()
+        for one in (patient, *hasty[2:]):
+            assert isinstance(decoded(await one), str)
+        await jobs.settled()
+        assert await jobs.bodies() == ["body", "patient", "hasty", "hasty"]
 
     async def test_nor_is_a_delayed_one_that_is_not_safe_in_time(self, jobs: Jobs) -> None:
         await jobs.add()
@@ -362,7 +448,7 @@ class TestWaiting:
         assert await jobs.ask("QLEN q") == 1
         assert await jobs.ask("GETJOB FROM q other") == [["q", came.id, "late"]]
         assert jobs.service.need_queue(b"other").blocked == 0
-        queue.keep(TakenJob(came._replace(id=came.id[:-1] + "1"), None))
+        queue.keep(TakenJob(Job(b"q", came.id[:-1] + "1", b"late"), None))
         assert len(queue.unwanted()) == 1
         assert await jobs.ask("QLEN q") == 0
 

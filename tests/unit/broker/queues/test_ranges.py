@@ -64,3 +64,13 @@ def test_thousands_of_neighbours_become_one(step: int) -> None:
     for offset in range(5000)[::step]:
         ranges.set(offset, offset, True)
     assert spans(ranges) == [(0, 4999, True)]
+
+
+def test_a_whole_range_gets_another_value_where_it_is() -> None:
+    ranges: RangeMap[str] = RangeMap()
+    ranges.set(3, 5, "a")
+    ranges.set(6, 6, "b")
+    assert ranges.replace(6, 6, "c")
+    assert spans(ranges) == [(3, 5, "a"), (6, 6, "c")]
+    assert not any(ranges.replace(first, last, "d") for first, last in [(3, 4), (4, 5), (7, 7)])
+    assert (spans(ranges), ranges.size) == ([(3, 5, "a"), (6, 6, "c")], 4)
