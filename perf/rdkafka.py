@@ -8,18 +8,75 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 _CHUNK = 1000
+_MOST_AT_ONCE = 10_000
+_READY = "ready\n"
 
 
 def run(case: str, bootstrap: str, **options: Any) -> dict[str, Any]:
     """Run one case in a fresh process and return what it measured."""
-    command = [sys.executable, "-m", "perf.rdkafka", case, bootstrap, json.dumps(options)]
+    command = _command(case, bootstrap, options)
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=600)
     result: dict[str, Any] = json.loads(done.stdout)
     return result
+
+
+def run_together(case: str, bootstrap: str, topics: Sequence[str], **options: Any) -> float:
+    """Run a process for each topic, all from one moment on, when all are connected.
+
+    Return the time until the last of them is done, in seconds.
+    """
+    with ExitStack() as stack:
+        loads = [
+            stack.enter_context(
+                subprocess.Popen(
+                    _command(case, bootstrap, {**options, "topic": topic, "waits": True}),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for topic in topics
+        ]
+        for load in loads:
+            assert load.stdout is not None
+            if load.stdout.readline() != _READY:
+                raise RuntimeError(f"a load of {case!r} failed before it began")
+        for load in loads:
+            assert load.stdin is not None
+            load.stdin.write("\n")
+            load.stdin.flush()
+        spans = [json.loads(load.communicate(timeout=600)[0]) for load in loads]
+    return float(max(one["ended"] for one in spans) - min(one["started"] for one in spans))
+
+
+def _command(case: str, bootstrap: str, options: dict[str, Any]) -> list[str]:
+    return [sys.executable, "-m", "perf.rdkafka", case, bootstrap, json.dumps(options)]
+
+
+def _begin(*, waits: bool) -> float:
+    """The time of now; if it ``waits``, when the process that started this one says so."""
+    if waits:
+        print(_READY, end="", flush=True)
+        sys.stdin.readline()
+    return time.perf_counter()
+
+
+def _measured(started: float, records: int, volume: int) -> dict[str, Any]:
+    """What a load measured that ends now. Times are of one clock for all processes."""
+    ended = time.perf_counter()
+    seconds = ended - started
+    return {
+        "started": started,
+        "ended": ended,
+        "seconds": seconds,
+        "records_s": records / seconds,
+        "mb_s": volume / seconds / 1e6,
+    }
 
 
 def create_topic(
@@ -62,10 +119,11 @@ def produce(
     acks: str = "all",
     compression: str = "none",
     client: dict[str, str] | None = None,
+    waits: bool = False,
 ) -> dict[str, Any]:
     """Send ``count`` values of ``size`` bytes as fast as they are taken; MB/s and records/s.
 
-    ``client``: further settings of the client.
+    ``client``: further settings of the client. ``waits``: it begins when it is told to.
     """
     from confluent_kafka import KafkaException, Producer
 
@@ -88,7 +146,7 @@ def produce(
     producer.list_topics(topic, timeout=30)
     # Half random, half repeated: about what logs compress to.
     values = [os.urandom(size // 2) + b"x" * (size - size // 2) for _ in range(_CHUNK)]
-    started = time.perf_counter()
+    started = _begin(waits=waits)
     sent = 0
     while sent < count:
         messages = [{"value": value} for value in values[: count - sent]]
@@ -101,10 +159,10 @@ def produce(
             producer.poll(0.05 if messages else 0)
     if producer.flush(300):
         raise KafkaException("not everything was delivered")
-    seconds = time.perf_counter() - started
+    measured = _measured(started, count, count * size)
     if failed:
         raise KafkaException(f"{failed} records failed")
-    return {"seconds": seconds, "records_s": count / seconds, "mb_s": count * size / seconds / 1e6}
+    return measured
 
 
 def transact(bootstrap: str, topic: str, records: int, size: int, seconds: float) -> dict[str, Any]:
@@ -138,10 +196,11 @@ def consume(
     partitions: int = 1,
     start: int = 0,
     client: dict[str, str] | None = None,
+    waits: bool = False,
 ) -> dict[str, Any]:
     """Read ``count`` records from offset ``start`` on; MB/s of values and records/s.
 
-    ``client``: further settings of the client.
+    ``client``: further settings of the client. ``waits``: it begins when it is told to.
     """
     from confluent_kafka import Consumer, TopicPartition
 
@@ -156,11 +215,12 @@ def consume(
         }
     )
     consumer.list_topics(topic, timeout=30)
-    started = time.perf_counter()
+    started = _begin(waits=waits)
     consumer.assign([TopicPartition(topic, p, start) for p in range(partitions)])
     seen = volume = 0
     while seen < count:
-        batch = consumer.consume(10_000, 10)
+        # For more than are left it would wait until the time is up.
+        batch = consumer.consume(min(count - seen, _MOST_AT_ONCE), 10)
         if not batch:
             raise TimeoutError(f"only {seen} of {count} records came")
         for message in batch:
@@ -168,9 +228,9 @@ def consume(
                 raise RuntimeError(str(message.error()))
             volume += len(message)
         seen += len(batch)
-    seconds = time.perf_counter() - started
+    measured = _measured(started, seen, volume)
     consumer.close()
-    return {"seconds": seconds, "records_s": seen / seconds, "mb_s": volume / seconds / 1e6}
+    return measured
 
 
 def latency(

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count as counter
@@ -105,9 +104,11 @@ def _measure_tls(servers: list[Secured], case: Case, rounds: int, scale: float) 
                 rdkafka.create_topic(one.server.bootstrap, topic)
             for load, (rate, per_cpu) in figures.items():
                 client = {**one.client, **(case.producer if load == "produce" else {})}
-                options = {"size": _SIZE, "acks": "1"} if load == "produce" else {}
+                options: dict[str, Any] = {"size": _SIZE, "acks": "1"} if load == "produce" else {}
                 before = cpu_seconds(one.server)
-                seconds = _run_together(load, one.tls, topics, count, client, options)
+                seconds = rdkafka.run_together(
+                    load, one.tls, topics, count=count, client=client, **options
+                )
                 spent = cpu_seconds(one.server) - before
                 if turn:  # the first warms both up
                     rate.add(one.name, volume / seconds)
@@ -122,25 +123,6 @@ _SIZE: Final = 100
 
 def _per_cpu(load: str, case: Case) -> Figure:
     return Figure(f"TLS: {load}, {case}", "MB per CPU second of the broker")
-
-
-def _run_together(
-    load: str,
-    bootstrap: str,
-    topics: list[str],
-    count: int,
-    client: Mapping[str, str],
-    options: Mapping[str, Any],
-) -> float:
-    """Run one process for each topic at a time; how long the slowest took, in seconds."""
-
-    def one(topic: str) -> float:
-        found = rdkafka.run(load, bootstrap, topic=topic, count=count, client=client, **options)
-        seconds: float = found["seconds"]
-        return seconds
-
-    with ThreadPoolExecutor(len(topics)) as pool:
-        return max(pool.map(one, topics))
 
 
 # SCRAM
@@ -178,11 +160,9 @@ def _shake_hands(one: Secured, seconds: float) -> dict[str, float]:
 
 # Rules and quotas
 
-_HUGE: Final = {
-    "producer_byte_rate": 1e12,
-    "consumer_byte_rate": 1e12,
-    "request_percentage": 1e6,
-}
+_BYTES: Final = {"producer_byte_rate": 1e12, "consumer_byte_rate": 1e12}
+_TIME: Final = {"request_percentage": 1e6}
+_HUGE: Final = {**_BYTES, **_TIME}
 _ALICE: Final = Principal("User", "alice")
 _RULES: Final = 1000
 _BATCHES: Final = ((1, 100), (160, 100))
@@ -218,15 +198,16 @@ async def _measure_in_process(directory: Path, rounds: int, scale: float) -> lis
     await plane.start()
     plane.broker.metrics = plane.metrics
     await plane.create("cost", len(_BATCHES))
-    others, own = ClientQuotas(), ClientQuotas()
-    others.set_quotas({QuotaEntity("somebody"): _HUGE})
-    own.set_quotas({QuotaEntity(DEFAULT): _HUGE})
+    everybody = QuotaEntity(DEFAULT)
     off = _dispatcher(plane, ClientQuotas())
     ways = {
-        "quotas of others": _dispatcher(plane, others),
-        "quotas of bytes and time": _dispatcher(plane, own),
+        "quotas of others": _dispatcher(plane, _quotas(QuotaEntity("somebody"), _HUGE)),
+        "quotas of bytes": _dispatcher(plane, _quotas(everybody, _BYTES)),
+        "quotas of time": _dispatcher(plane, _quotas(everybody, _TIME)),
+        "quotas of bytes and time": _dispatcher(plane, _quotas(everybody, _HUGE)),
+        "the same, for a client id": _dispatcher(plane, _quotas(QuotaEntity(None, DEFAULT), _HUGE)),
         "access rules": _dispatcher(plane, ClientQuotas(), _access()),
-        "access rules and quotas": _dispatcher(plane, own, _access()),
+        "access rules and quotas": _dispatcher(plane, _quotas(everybody, _HUGE), _access()),
     }
     runs = max(int(_RUNS * scale), 20)
     figures = []
@@ -247,6 +228,12 @@ async def _measure_in_process(directory: Path, rounds: int, scale: float) -> lis
                 figures.append(figure)
     await plane.stop()
     return figures
+
+
+def _quotas(entity: QuotaEntity, values: Mapping[str, float]) -> ClientQuotas:
+    quotas = ClientQuotas()
+    quotas.set_quotas({entity: values})
+    return quotas
 
 
 def _dispatcher(
