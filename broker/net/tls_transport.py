@@ -8,9 +8,9 @@ nothing for us, such as new keys (RFC 8446, 4.6.3): one client could keep the ev
 import os
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, cast
 
 from .transport import Buffer
 
@@ -39,8 +39,8 @@ class TlsTransport:
     to be served.
     """
 
-    __slots__ = ("_burst", "_chunk", "_incoming", "_outgoing", "_scratch", "_sock", "_tls",
-                 "_unsent", "_without_data", "fd")  # fmt: skip
+    __slots__ = ("_burst", "_chunk", "_incoming", "_outgoing", "_read", "_scratch", "_sock",
+                 "_tls", "_unsent", "_without_data", "fd")  # fmt: skip
 
     def __init__(
         self, sock: socket.socket, context: ssl.SSLContext, scratch: memoryview, chunk: memoryview
@@ -53,6 +53,8 @@ class TlsTransport:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        # Into a buffer it reads a number of bytes, which its type does not tell.
+        self._read = cast("Callable[[int, memoryview], int]", self._tls.read)
         self._scratch = scratch
         self._chunk = chunk
         self._unsent = b""  # encrypted
@@ -152,7 +154,7 @@ class TlsTransport:
     def _decrypt(self, target: memoryview) -> int:
         """Decrypt what is there; 0 at the end of the stream, -1 if no record is whole."""
         try:
-            count = int(self._tls.read(len(target), target))  # the bytes are in the buffer
+            count = self._read(len(target), target)
         except ssl.SSLWantReadError:
             count = -1
         else:
