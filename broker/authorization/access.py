@@ -91,11 +91,16 @@ class AccessControl:
         authorizer = self.authorizer
         return authorizer is None or authorizer.is_allowed_for_any(principal, host, operation, kind)
 
-    def allows_peer(self, peer: Asking, operation: Operation, resource: Resource) -> bool:
-        """The same of a connection's client, from what was decided for it before if that holds."""
+    def grants_of(self, peer: Asking) -> Grants:
+        """What was decided for a connection's client by the rules of now."""
         grants, version = peer.grants, self.rules.version
         if grants.version != version:
             grants.renew(version)
+        return grants
+
+    def allows_peer(self, peer: Asking, operation: Operation, resource: Resource) -> bool:
+        """As :meth:`allows` for a connection's client, from what was decided before if it holds."""
+        grants = self.grants_of(peer)
         key = operation, resource
         allowed = grants.decisions.get(key)
         if allowed is None:

@@ -38,6 +38,9 @@ Parts = list[Part]
 _ATTRIBUTES_AT: Final = 22  # their low byte
 _TRANSACTIONAL: Final = 0x10
 
+_READ: Final = Operation.READ
+_WRITE: Final = Operation.WRITE
+
 
 def produce(
     broker: "Broker", frame: memoryview, peer: Peer, access: AccessControl | None, _limit: int
@@ -56,7 +59,7 @@ def produce(
     partition = replicas.get_partition(topic, index)
     if (
         partition is None
-        or (access is not None and not _may_write(access, peer, topic, partition))
+        or (access is not None and not _may(access, peer, _WRITE, topic, partition))
         or not _takes_as_is(broker, partition, batch)
     ):
         return None
@@ -162,7 +165,7 @@ def fetch(
     partition = replicas.get_partition(topic, index)
     if (
         partition is None
-        or (access is not None and not _may_read(access, peer, topic, partition))
+        or (access is not None and not _may(access, peer, _READ, topic, partition))
         or partition.check(leader_epoch)
     ):
         return None
@@ -193,27 +196,23 @@ def fetch(
     return [head, records, FETCH_TRAILER]
 
 
-def _may_write(access: AccessControl, peer: Peer, topic: str | bytes, partition: Partition) -> bool:
-    """Whether a client may write to a topic, and nobody wants this request recorded."""
-    grants, version = peer.grants, access.rules.version
-    if grants.version != version:
-        grants.renew(version)
-    if topic not in grants.writable:
-        if not access.allows_peer(peer, Operation.WRITE, topic_resource(partition.topic)):
-            return False
-        grants.writable.add(topic)
-    return access.audit is None or not access.audit.is_due()
+def _may(
+    access: AccessControl,
+    peer: Peer,
+    operation: Operation,
+    topic: str | bytes,
+    partition: Partition,
+) -> bool:
+    """Whether a client may read or write, and nobody wants this request recorded.
 
-
-def _may_read(access: AccessControl, peer: Peer, topic: str | bytes, partition: Partition) -> bool:
-    """Whether a client may read from a topic, and nobody wants this request recorded."""
-    grants, version = peer.grants, access.rules.version
-    if grants.version != version:
-        grants.renew(version)
-    if topic not in grants.readable:
-        if not access.allows_peer(peer, Operation.READ, topic_resource(partition.topic)):
+    ``topic``: the partition's, by name or id as the request has it.
+    """
+    grants = access.grants_of(peer)
+    granted = grants.readable if operation is _READ else grants.writable
+    if topic not in granted:
+        if not access.allows_peer(peer, operation, topic_resource(partition.topic)):
             return False
-        grants.readable.add(topic)
+        granted.add(topic)
     return access.audit is None or not access.audit.is_due()
 
 
