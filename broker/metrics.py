@@ -51,15 +51,20 @@ class RequestMetrics:
         self.seconds: dict[int, float] = {}
         self.failures = 0
 
-    def observe(self, api_key: int, started: float) -> None:
-        """Count one request that came at ``started`` (``perf_counter`` seconds)."""
-        elapsed = perf_counter() - started
+    def observe(self, api_key: int, started: float) -> float:
+        """Count one request that came at ``started``; return the time of now.
+
+        Both in seconds of ``perf_counter``.
+        """
+        now = perf_counter()
+        elapsed = now - started
         counts = self.counts.get(api_key)
         if counts is None:
             counts = self.counts[api_key] = [0] * (len(_LATENCY_BOUNDS) + 1)
             self.seconds[api_key] = 0.0
         counts[bisect_left(_LATENCY_BOUNDS, elapsed)] += 1
         self.seconds[api_key] += elapsed
+        return now
 
 
 Gauge = Callable[[], float]

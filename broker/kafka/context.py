@@ -16,7 +16,8 @@ from ..authorization import (
     bits,
 )
 from ..net.peer import ANONYMOUS, Peer, Principal
-from .throttling import UNLIMITED, Charge
+from ..quotas import UNLIMITED
+from .throttling import Charge
 
 _REFUSALS: Final = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,

@@ -28,10 +28,11 @@ from ..net.connection import CloseConnection, Reply
 from ..net.peer import Peer
 from ..net.transport import Part
 from ..partition.purgatory import Delayed
+from ..quotas import UNLIMITED, ConnectionQuotas
 from ..quotas.stopwatch import measured
 from .context import RequestContext
-from .lean import LEAN
-from .throttling import UNLIMITED, Charge, begin_charge
+from .lean import LEAN, Answer
+from .throttling import Charge, admit, settle_lean
 
 if TYPE_CHECKING:
     from ..broker import Broker
@@ -107,12 +108,24 @@ class Dispatcher:
             answer: list[Part] | Reply | None = self._broker.authentication.gate(peer, frame)
             if answer is not None:
                 return answer
-        charge = None
+        if len(frame) < _KEY_SIZE:
+            raise WireError("a request ends within its header")
+        key = frame[0] << 8 | frame[1]
+        of = None
         if self._quotas.is_active and peer.is_authenticated:
-            charge = begin_charge(self._quotas, peer, frame, started)
-        lean = self._answer_lean(peer, frame, started, charge)
+            of = admit(self._quotas, peer, frame, key, started)
+        lean = self._lean.get(key)
         if lean is not None:
-            return lean
+            answer = self._answer_lean(lean, peer, frame, key, started, of)
+            if answer is not None:
+                return answer
+        charge = None if of is None else Charge(of, peer, started)
+        return self._answer(peer, frame, started, charge)
+
+    def _answer(
+        self, peer: Peer, frame: memoryview, started: float, charge: Charge | None
+    ) -> list[Part] | Reply | None:
+        """The answer to any request."""
         header, position = decode_request_header(frame)
         api, handler = self._handlers.get(header.api_key) or self._load(header.api_key)
         if not api.min_version <= header.api_version <= api.max_version:
@@ -136,27 +149,32 @@ class Dispatcher:
         return self._later(api, header, response, started, charge)
 
     def _answer_lean(
-        self, peer: Peer, frame: memoryview, started: float, charge: Charge | None
+        self,
+        lean: Answer,
+        peer: Peer,
+        frame: memoryview,
+        key: int,
+        started: float,
+        of: ConnectionQuotas | None,
     ) -> list[Part] | Reply | None:
-        """The answer to a request that the lean way is for."""
-        if len(frame) < _KEY_SIZE or frame[0]:
-            return None
-        key = frame[1]
-        lean = self._lean.get(key)
-        if lean is None:
-            return None
+        """The answer to a request that the lean way is for; None: it is not."""
         try:
-            limit = UNLIMITED if charge is None else charge.fetch_limit
+            limit = UNLIMITED if of is None else of.fetch_limit(started)
             answer = lean(self._broker, frame, peer, self._access, limit)
         except Exception as error:  # noqa: BLE001 - as of any handler
             header, _ = decode_request_header(frame)
-            return self._finish(header, self._failure(API[ApiKey(key)], error), started, charge)
+            failed = self._failure(API[ApiKey(key)], error)
+            charge = None if of is None else Charge(of, peer, started)
+            return self._finish(header, failed, started, charge)
         if answer is None:
             return None
         if not isinstance(answer, list):
+            charge = None if of is None else Charge(of, peer, started)
             return self._later_lean(key, answer, started, charge)
-        self._requests.observe(key, started)
-        return answer if charge is None else charge.settle_lean(frame, answer)
+        now = self._requests.observe(key, started)
+        if of is None:
+            return answer
+        return settle_lean(of, peer, key, frame, answer, started, now)
 
     def _later_lean(
         self, key: int, answer: Delayed[list[Part]], started: float, charge: Charge | None
@@ -172,12 +190,9 @@ class Dispatcher:
                 _log.error("a plain request failed", exc_info=error)
                 self._requests.failures += 1
                 raise CloseConnection(f"a plain request failed: {error}")
-            self._requests.observe(key, started)
+            now = self._requests.observe(key, started)
             parts: list[Part] = future.result()
-            if charge is not None:
-                charge.resume()
-                return charge.settle_lean(None, parts)
-            return parts
+            return parts if charge is None else charge.settle_produced(parts, now)
 
         return PendingReply(answer, to_parts, exclusive=False)
 

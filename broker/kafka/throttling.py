@@ -29,15 +29,13 @@ from qbus.wire.messages.fetch import FetchResponse
 from ..net.connection import HoldRequest
 from ..net.peer import Peer
 from ..net.transport import Part
-from ..quotas import ClientQuotas, ConnectionQuotas, Meter
+from ..quotas import UNLIMITED, ClientQuotas, ConnectionQuotas, Meter
 
 LONGEST_HOLD_S: Final = 30.0
 """For how much of a debt a new connection's produce stands in line; for more it waits to do so."""
 
 LONGEST_HOLD_FOR_TIME_S: Final = 10.0
 """How long a request waits, at most, for time that others of its quota use up."""
-
-UNLIMITED: Final = 2**31 - 1
 
 _PREFIX: Final = 4  # the length of a frame, which counts as well
 _MS: Final = 1000.0
@@ -49,6 +47,7 @@ _BUFFERS: Final = (bytes, bytearray, memoryview)
 _PRODUCE: Final = ApiKey.PRODUCE.value
 _FETCH: Final = ApiKey.FETCH.value
 _SHARE_FETCH: Final = ApiKey.SHARE_FETCH.value
+_FETCHES: Final = (_FETCH, _SHARE_FETCH)
 
 # Where the answers of the lean way have their throttle time: produced's before its last tags,
 # fetched's behind its length, correlation id and tags.
@@ -74,45 +73,34 @@ _UNCOUNTED: Final = frozenset(
 )
 
 
-def begin_charge(
-    quotas: ClientQuotas, peer: Peer, frame: memoryview, now: float
-) -> "Charge | None":
-    """Count a request that comes; None: there is nothing more to count.
+def admit(
+    quotas: ClientQuotas, peer: Peer, frame: memoryview, key: int, now: float
+) -> ConnectionQuotas | None:
+    """Count a request that comes; return what its answer counts against, None: nothing.
 
-    now: in seconds of ``perf_counter``, as all times here.
+    key: of the request's API. now: in seconds of ``perf_counter``, as all times here.
 
     Raises:
         HoldRequest: it has to wait, for the quota is overdrawn and the connection new.
         WireError: it has no header.
     """
     of = quotas.of(peer, frame, now)
-    key = frame[0] << 8 | frame[1]
     if of.is_unlimited or (key > _FETCH and key in _UNCOUNTED):
         return None
-    if of.request is not None and key not in _HEARTBEATS:
-        _wait_for_time(of, of.request, now)
+    request = of.request
+    if request is not None and (key <= _FETCH or key not in _HEARTBEATS):
+        _wait_for_time(of, request, now)
+    of.throttle_s = 0.0
     if key == _PRODUCE:
-        return _begin_produce(quotas, of, peer, len(frame) + _PREFIX, now)
-    if key == _FETCH and of.fetch is None and of.request is None:
-        return None
+        if of.produce is not None:
+            _charge_produce(of, of.produce, peer, len(frame) + _PREFIX, now)
+        return of if request is not None or of.throttle_s > 0.0 else None
+    if key == _FETCH:
+        return of if request is not None or of.fetch is not None else None
     if key == _SHARE_FETCH and of.fetch is not None and of.fetch.owes_s(now) > 0.0:
         # It brings acknowledgements, too, so it cannot be answered empty.
         raise HoldRequest(min(of.fetch.owes_s(now), LONGEST_HOLD_S))
-    return Charge(quotas, of, peer, key, 0.0, now)
-
-
-def _begin_produce(
-    quotas: ClientQuotas, of: ConnectionQuotas, peer: Peer, size: int, now: float
-) -> "Charge | None":
-    throttle_s = 0.0
-    if of.produce is not None:
-        throttle_s = _charge_produce(quotas, of, of.produce, size, now)
-        if throttle_s > 0.0:
-            quotas.produce.count_throttled(throttle_s)
-            peer.mute(throttle_s)
-    if throttle_s == 0.0 and of.request is None:
-        return None
-    return Charge(quotas, of, peer, _PRODUCE, throttle_s, now)
+    return of
 
 
 def _wait_for_time(of: ConnectionQuotas, request: Meter, now: float) -> None:
@@ -126,56 +114,122 @@ def _wait_for_time(of: ConnectionQuotas, request: Meter, now: float) -> None:
     of.held_since = 0.0
 
 
-def _charge_produce(
-    quotas: ClientQuotas, of: ConnectionQuotas, meter: Meter, size: int, now: float
-) -> float:
-    """Count a produce request; return how long its client is slowed down, in seconds."""
+def _charge_produce(of: ConnectionQuotas, meter: Meter, peer: Peer, size: int, now: float) -> None:
+    """Count a produce request of so many bytes, and slow its client down."""
     if of.is_prepaid:
         of.is_prepaid = False
         of.is_produce_known = True
-        return meter.owes_s(now)
-    if not of.is_produce_known:
-        owes_s = meter.owes_s(now)
-        if owes_s > LONGEST_HOLD_S:
-            raise HoldRequest(owes_s - LONGEST_HOLD_S)
+        throttle_s = meter.owes_s(now)
+    else:
+        if not of.is_produce_known:
+            _wait_in_line(of, meter, size, now)
+            of.is_produce_known = True
+        throttle_s = meter.charge(size, now)
+    if throttle_s > 0.0:
+        of.throttle_s = throttle_s
+        of.quotas.produce.count_throttled(throttle_s)
+        peer.mute(throttle_s)
+
+
+def _wait_in_line(of: ConnectionQuotas, meter: Meter, size: int, now: float) -> None:
+    """Hold the first produce of a connection while the quota is overdrawn."""
+    owes_s = meter.owes_s(now)
+    if owes_s > LONGEST_HOLD_S:
+        raise HoldRequest(owes_s - LONGEST_HOLD_S)
+    if owes_s > 0.0:
+        of.is_prepaid = True  # which keeps its place in the line
+        meter.charge(size, now)
+        of.quotas.produce.count_throttled(owes_s)
+        raise HoldRequest(owes_s)
+
+
+def settle_lean(
+    of: ConnectionQuotas,
+    peer: Peer,
+    key: int,
+    frame: memoryview,
+    parts: list[Part],
+    started: float,
+    now: float,
+) -> list[Part]:
+    """Slow the client down, if it has used too much, and tell it in an answer of the lean way.
+
+    That is one that was there at once: the request came at ``started``, as ``frame``. The commonest
+    requests are no more than this and :func:`admit`: what others need is a :class:`Charge`.
+    """
+    spent_s = now - started
+    throttle_s = of.throttle_s - spent_s
+    fetch = of.fetch
+    if fetch is not None and key == _FETCH:
+        owes_s = fetch.owes_s(now)
         if owes_s > 0.0:
-            of.is_prepaid = True  # which keeps its place in the line
-            meter.charge(size, now)
-            quotas.produce.count_throttled(owes_s)
-            raise HoldRequest(owes_s)
-        of.is_produce_known = True
-    return meter.charge(size, now)
+            close_regions(parts)
+            owes_s = _limit_fetch(of, owes_s)
+            _, version, correlation_id = _HEADER.unpack_from(frame)
+            empty = FetchResponse(throttle_time_ms=_slow_down(of, peer, owes_s, spent_s, now))
+            return encode_response(key, version, correlation_id, empty)
+        throttle_s = _charge_fetch(of, fetch, parts, now)
+    throttle_ms = _slow_down(of, peer, throttle_s, spent_s, now)
+    return _with_throttle(key, parts, throttle_ms) if throttle_ms else parts
+
+
+def _charge_fetch(of: ConnectionQuotas, meter: Meter, parts: list[Part], now: float) -> float:
+    """Count what is fetched; return how long its client is slowed down, in seconds."""
+    size = 0
+    for part in parts:
+        size += len(part)
+    owes_s = meter.charge(size, now)
+    return _limit_fetch(of, owes_s) if owes_s > 0.0 else 0.0
+
+
+def _limit_fetch(of: ConnectionQuotas, owes_s: float) -> float:
+    """How long a consumer is slowed down for what it owes, in seconds; it is noted."""
+    # What takes longer is still owed then; the consumer's heartbeats must not wait so long.
+    seconds = min(owes_s, of.quotas.burst_s)
+    of.quotas.fetch.count_throttled(seconds)
+    return seconds
+
+
+def _slow_down(
+    of: ConnectionQuotas, peer: Peer, throttle_s: float, spent_s: float, now: float
+) -> int:
+    """Count the time that was spent, and mute the connection as long as any quota asks for.
+
+    Return that in milliseconds. throttle_s: what quotas but that of time ask for.
+    """
+    request = of.request
+    if request is not None:
+        owes_s = request.charge(spent_s * _PERCENT, now)
+        if owes_s > 0.0:
+            longest_s = of.quotas.window_s
+            owes_s = min(owes_s, longest_s)
+            request.limit_debt(longest_s, now)
+            of.quotas.request.count_throttled(owes_s)
+            throttle_s = max(throttle_s, owes_s)
+    if throttle_s <= 0.0:
+        return 0
+    peer.mute(throttle_s)
+    return min(int(throttle_s * _MS) + 1, UNLIMITED)
 
 
 class Charge:
-    """What one request is counted for, from when it comes until it is answered."""
+    """What one request is counted for, until it is answered, where that is not at once."""
 
     __slots__ = (
         "_is_exempt",
-        "_key",
         "_mutation_s",
         "_of",
         "_peer",
-        "_quotas",
         "_resumed_at",
         "_spent_s",
         "_until",
     )
 
-    def __init__(
-        self,
-        quotas: ClientQuotas,
-        of: ConnectionQuotas,
-        peer: Peer,
-        key: int,
-        throttle_s: float,
-        now: float,
-    ) -> None:
-        self._quotas = quotas
+    def __init__(self, of: ConnectionQuotas, peer: Peer, now: float) -> None:
+        """``of``: as :func:`admit` returned it for this request, which came ``now``."""
         self._of = of
         self._peer = peer
-        self._key = key
-        self._until = now + throttle_s
+        self._until = now + of.throttle_s
         self._mutation_s = 0.0
         self._resumed_at = now
         self._spent_s = 0.0
@@ -188,12 +242,7 @@ class Charge:
     @property
     def fetch_limit(self) -> int:
         """How many bytes of records a fetch may bring, besides its first batch."""
-        meter = self._of.fetch
-        if meter is None:
-            return UNLIMITED
-        limit = meter.bound * self._quotas.window_s
-        credit = meter.credit(self._resumed_at)
-        return int(max(limit, credit)) + 1
+        return self._of.fetch_limit(self._resumed_at)
 
     # Time
 
@@ -246,79 +295,41 @@ class Charge:
             return parts
         now = perf_counter()
         key, version, correlation_id, _ = header
-        if key == _FETCH and self._of.fetch is not None:
-            owes_s = self._of.fetch.owes_s(now)
+        fetch = self._of.fetch
+        if fetch is not None and key in _FETCHES:
+            owes_s = fetch.owes_s(now) if key == _FETCH else 0.0
             if owes_s > 0.0:
-                self._slow_down_fetch(owes_s, now)
+                owes_s = _limit_fetch(self._of, owes_s)
                 close_regions(parts)
                 response = FetchResponse()
             else:
-                self._charge_fetch(self._of.fetch, parts, now)
-        elif key == _SHARE_FETCH and self._of.fetch is not None:
-            self._charge_fetch(self._of.fetch, parts, now)
+                owes_s = _charge_fetch(self._of, fetch, parts, now)
+            self._until = max(self._until, now + owes_s)
         throttle_ms = self._finish(now)
         if throttle_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = throttle_ms
             return encode_response(key, version, correlation_id, response)
         return parts
 
-    def settle_lean(self, frame: memoryview | None, parts: list[Part]) -> list[Part]:
-        """The same for an answer of the lean way; a fetch's with the ``frame`` that asks for it."""
-        now = perf_counter()
-        fetch = self._of.fetch
-        if frame is None or fetch is None or self._key != _FETCH:
-            throttle_ms = self._finish(now)
-            return _with_throttle(self._key, parts, throttle_ms) if throttle_ms else parts
-        owes_s = fetch.owes_s(now)
-        if owes_s > 0.0:
-            self._slow_down_fetch(owes_s, now)
-            close_regions(parts)
-            key, version, correlation_id = _HEADER.unpack_from(frame)
-            empty = FetchResponse(throttle_time_ms=self._finish(now))
-            return encode_response(key, version, correlation_id, empty)
-        self._charge_fetch(fetch, parts, now)
+    def settle_produced(self, parts: list[Part], now: float) -> list[Part]:
+        """The same for a produce's answer of the lean way, which has just come about."""
+        self._resumed_at = now
         throttle_ms = self._finish(now)
-        return _with_throttle(_FETCH, parts, throttle_ms) if throttle_ms else parts
+        return _with_throttle(_PRODUCE, parts, throttle_ms) if throttle_ms else parts
 
     def settle_silent(self) -> None:
         """Slow the client down, if it has used too much; it wants no answer."""
         if not self._is_exempt:
             self._finish(perf_counter())
 
-    def _charge_fetch(self, meter: Meter, parts: list[Part], now: float) -> None:
-        size = 0
-        for part in parts:
-            size += len(part)
-        owes_s = meter.charge(size, now)
-        if owes_s > 0.0:
-            self._slow_down_fetch(owes_s, now)
-
-    def _slow_down_fetch(self, seconds: float, now: float) -> None:
-        # What takes longer is still owed then; the consumer's heartbeats must not wait so long.
-        seconds = min(seconds, self._quotas.burst_s)
-        self._quotas.fetch.count_throttled(seconds)
-        self._until = max(self._until, now + seconds)
-
     def _finish(self, now: float) -> int:
         """Mute the connection as long as any quota asks for; return that in milliseconds."""
-        quotas, request = self._quotas, self._of.request
-        throttle_s = self._until - now
-        if request is not None:
-            spent_s = self._spent_s + now - self._resumed_at
-            owes_s = request.charge(spent_s * _PERCENT, now)
-            if owes_s > 0.0:
-                longest_s = quotas.window_s
-                owes_s = min(owes_s, longest_s)
-                request.limit_debt(longest_s, now)
-                quotas.request.count_throttled(owes_s)
-                throttle_s = max(throttle_s, owes_s)
+        of, throttle_s = self._of, self._until - now
         if self._mutation_s > 0.0:
-            quotas.mutation.count_throttled(self._mutation_s)
+            of.quotas.mutation.count_throttled(self._mutation_s)
             throttle_s = max(throttle_s, self._mutation_s)
-        if throttle_s <= 0.0:
-            return 0
-        self._peer.mute(throttle_s)
-        return min(int(throttle_s * _MS) + 1, UNLIMITED)
+        spent_s = self._spent_s + now - self._resumed_at
+        return _slow_down(of, self._peer, throttle_s, spent_s, now)
 
 
 def _with_throttle(key: int, parts: list[Part], throttle_ms: int) -> list[Part]:

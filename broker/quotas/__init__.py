@@ -7,8 +7,15 @@ new clients are limited by :mod:`~qbus.broker.quotas.connection_rates`. What Kaf
 with all that is in :mod:`qbus.broker.kafka.throttling`.
 """
 
-from .client_quotas import ClientQuotas, ConnectionQuotas, Windows
+from .client_quotas import UNLIMITED, ClientQuotas, ConnectionQuotas, Windows
 from .connection_rates import ConnectionRates
 from .meter import Meter
 
-__all__ = ["ClientQuotas", "ConnectionQuotas", "ConnectionRates", "Meter", "Windows"]
+__all__ = [
+    "UNLIMITED",
+    "ClientQuotas",
+    "ConnectionQuotas",
+    "ConnectionRates",
+    "Meter",
+    "Windows",
+]

@@ -24,6 +24,7 @@ from qbus.metadata.client_quotas import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
+from qbus.wire.lean import has_at
 
 from ..net.peer import Peer, Principal
 from .meter import Meter
@@ -33,6 +34,9 @@ _log = logging.getLogger(__name__)
 
 MAX_METERS: Final = 10_000
 """How many meters of one kind there may be."""
+
+UNLIMITED: Final = 2**31 - 1
+"""As many bytes as an answer may have."""
 
 _WARNING_INTERVAL_S: Final = 60.0
 
@@ -122,11 +126,13 @@ class Meters:
 class ConnectionQuotas:
     """What the requests of one connection count against, while nothing changes.
 
+    ``quotas``: all that there are.
     ``client_field`` is the client id as it stands in requests: its length and its bytes.
     ``is_unlimited``: there is nothing to count.
     ``is_produce_known``: a produce of this connection was let through before.
     ``is_prepaid``: the produce that waits in the connection was counted when it came.
     ``held_since``: since when a request waits for the time that others use up; 0.0: none does.
+    ``throttle_s``: how long the request that came last slows its client down from then on, so far.
     """
 
     __slots__ = (
@@ -140,16 +146,20 @@ class ConnectionQuotas:
         "mutation",
         "principal",
         "produce",
+        "quotas",
         "request",
+        "throttle_s",
     )
 
     def __init__(
         self,
+        quotas: "ClientQuotas",
         principal: Principal,
         client_field: bytes,
         generation: int,
         meters: "list[Meter | None]",
     ) -> None:
+        self.quotas = quotas
         self.principal = principal
         self.client_field = client_field
         self.generation = generation
@@ -158,6 +168,16 @@ class ConnectionQuotas:
         self.is_produce_known = False
         self.is_prepaid = False
         self.held_since = 0.0
+        self.throttle_s = 0.0
+
+    def fetch_limit(self, now: float) -> int:
+        """How many bytes of records a fetch may bring now, besides its first batch."""
+        meter = self.fetch
+        if meter is None:
+            return UNLIMITED
+        limit = meter.bound * self.quotas.window_s
+        credit = meter.credit(now)
+        return int(max(limit, credit)) + 1
 
 
 class ClientQuotas:
@@ -217,13 +237,9 @@ class ClientQuotas:
             isinstance(known, ConnectionQuotas)
             and known.generation == self._generation
             and known.principal is peer.principal
+            and (self._ignores_client_ids or has_at(frame, _CLIENT_ID_AT, known.client_field))
         ):
-            field = known.client_field
-            if (
-                self._ignores_client_ids
-                or frame[_CLIENT_ID_AT : _CLIENT_ID_AT + len(field)] == field
-            ):
-                return known
+            return known
         found = self._look_up(peer.principal, _client_field(frame), now)
         if isinstance(known, ConnectionQuotas) and known.produce is found.produce:
             found.is_produce_known = known.is_produce_known
@@ -255,7 +271,7 @@ class ClientQuotas:
                 applied = self._table.applied(kind.kind, principal.name, client_id)
                 if applied is not None:
                     meters[place] = kind.get(applied.sharers, applied.bound, now)
-        return ConnectionQuotas(principal, client_field, self._generation, meters)
+        return ConnectionQuotas(self, principal, client_field, self._generation, meters)
 
 
 def _client_field(frame: memoryview) -> bytes:

@@ -1,5 +1,6 @@
 REVISION: int
 
+def has_at(frame: memoryview, position: int, expected: bytes) -> bool: ...
 def read_produce(
     frame: memoryview, max_version: int
 ) -> tuple[int, int, int, int, str | bytes, int, memoryview] | None: ...

@@ -8,9 +8,9 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
-REVISION = 2  # see lean.py
+REVISION = 3  # see lean.py
 
 cdef enum:
     PRODUCE = 0
@@ -137,6 +137,19 @@ cdef object topic_key(Cursor* cursor, int version):
     if not cursor.is_plain:
         return None
     return PyUnicode_DecodeASCII(<char*>begin, size, NULL)
+
+
+def has_at(frame, Py_ssize_t position, bytes expected not None):
+    cdef Py_buffer view
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(expected)
+    cdef bint found
+    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
+    found = (
+        0 <= position <= view.len - size
+        and memcmp(<const char*>view.buf + position, PyBytes_AS_STRING(expected), size) == 0
+    )
+    PyBuffer_Release(&view)
+    return found
 
 
 def read_produce(frame, int max_version):

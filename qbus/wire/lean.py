@@ -10,7 +10,7 @@ from typing import Final
 
 from qbus.wire.api import API, ApiKey
 
-REVISION: Final = 2
+REVISION: Final = 3
 """What the compiled form offers; another number means that it was built from other sources."""
 
 FETCH_TRAILER: Final = b"\0\0\0"
@@ -28,7 +28,7 @@ else:
     _revision = _lean.REVISION
 
 IS_BUILT: Final = _revision == REVISION and os.environ.get("QBUS_CODEC") != "python"
-"""Whether the functions below can be called."""
+"""Whether the functions below can be called, except :func:`has_at`, which always can."""
 
 LeanProduce = tuple[int, int, int, int, str | bytes, int, memoryview]
 """Version, correlation id, acks, time-out in ms, topic (name or id), partition, batch."""
@@ -36,6 +36,13 @@ LeanProduce = tuple[int, int, int, int, str | bytes, int, memoryview]
 LeanFetch = tuple[int, int, int, int, bool, str | bytes, int, int, int, int]
 """Version, correlation id, least and most bytes, whether only what is committed is wanted, topic
 (name or id), partition, leader epoch, offset, most bytes of the partition."""
+
+
+def has_at(frame: memoryview, position: int, expected: bytes) -> bool:
+    """Whether ``expected`` stands in a frame, from ``position`` on."""
+    if not IS_BUILT:
+        return frame[position : position + len(expected)] == expected
+    return _lean.has_at(frame, position, expected)
 
 
 def read_produce(frame: memoryview) -> LeanProduce | None:

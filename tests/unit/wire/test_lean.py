@@ -352,3 +352,14 @@ class TestAnswers:
         assert head + records + lean.FETCH_TRAILER == joined(
             ApiKey.FETCH, version, correlation_id, FetchResponse(responses=[topic])
         )
+
+
+@given(data=st.binary(max_size=20), position=st.integers(0, 25), expected=st.binary(max_size=8))
+def test_bytes_stand_in_a_frame_where_a_slice_of_it_equals_them(
+    data: bytes, position: int, expected: bytes
+) -> None:
+    frame = memoryview(data)
+    equal = position <= len(data) and data[position : position + len(expected)] == expected
+    assert lean.has_at(frame, position, expected) == equal
+    for size in range(len(data) - position + 1):
+        assert lean.has_at(frame, position, data[position : position + size])

@@ -16,6 +16,7 @@ from qbus.broker.partition.purgatory import Delayed
 from qbus.broker.quotas import ClientQuotas
 from qbus.config import ListenerInfo
 from qbus.errors import ApiError, ErrorCode, WireError
+from qbus.metadata.client_quotas import DEFAULT, QuotaEntity
 from qbus.wire import ApiKey, Struct, decode_response
 from qbus.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from qbus.wire.messages.produce import ProduceRequest
@@ -193,6 +194,16 @@ def test_what_has_no_form_closes_the_connection(
 ) -> None:
     with pytest.raises(CloseConnection):
         dispatcher(PEER, memoryview(request_frame))
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_request_without_a_key_is_a_wire_error(metrics: Metrics, size: int) -> None:
+    quotas = ClientQuotas()
+    quotas.set_quotas({QuotaEntity(DEFAULT): {"request_percentage": 100.0}})
+    for used in (ClientQuotas(), quotas):
+        broker: Any = SimpleNamespace(metrics=metrics, quotas=used)
+        with pytest.raises(WireError):
+            Dispatcher(broker)(PEER, memoryview(bytes(size)))
 
 
 def test_a_malformed_body_is_a_wire_error(dispatcher: Dispatcher) -> None:

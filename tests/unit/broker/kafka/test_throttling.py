@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qbus.broker.kafka.dispatch import Dispatcher
-from qbus.broker.kafka.throttling import LONGEST_HOLD_S, begin_charge
+from qbus.broker.kafka.throttling import LONGEST_HOLD_S, Charge, admit
 from qbus.broker.net.connection import HoldRequest
 from qbus.broker.net.peer import ANONYMOUS, Peer, Principal
 from qbus.broker.quotas import ClientQuotas, Windows
@@ -204,6 +204,34 @@ async def test_a_batch_that_is_larger_than_all_that_may_be_saved_comes_and_is_pa
     assert meter.credit(1e9) == BURST
 
 
+async def test_a_throttled_produce_leaves_nothing_behind_for_the_next_request(bus: Bus) -> None:
+    bus.limit(producer_byte_rate=RATE, consumer_byte_rate=1e9, request_percentage=1e6)
+    client = Client()
+    slowed = await bus.produce(client, *[VALUE] * 10)
+    fetched = await bus.fetch(client)
+    other = await bus.ask(client, ApiKey.API_VERSIONS, 2, ApiVersionsRequest())
+    assert slowed is not None
+    assert slowed.throttle_time_ms > 3000
+    assert fetched.throttle_time_ms == other.throttle_time_ms == 0
+
+
+async def test_only_work_counts_as_time(tmp_path: Path) -> None:
+    plane = DataPlane(tmp_path)
+    await plane.start()
+    await plane.create("t")
+    bus, client = Bus(plane), Client()
+    bus.limit(request_percentage=100.0)
+    plane.disk.hold_syncs()
+    waiting = asyncio.ensure_future(bus.produce(client, VALUE, acks=-1))
+    await asyncio.sleep(0.3)
+    assert not waiting.done()
+    plane.disk.release_syncs()
+    await waiting
+    ((_, percent),) = bus.quotas.request.fastest(1, perf_counter())
+    assert 0.0 < percent * bus.quotas.burst_s < 100.0 * 0.2
+    await plane.stop()
+
+
 async def test_a_waiting_fetch_is_counted_when_it_is_answered(bus: Bus) -> None:
     bus.limit(consumer_byte_rate=RATE)
     client = Client()
@@ -228,7 +256,7 @@ async def test_what_brokers_ask_each_other_is_not_counted(bus: Bus) -> None:
     bus.limit(request_percentage=1e-9)
     sent = encode_request(ApiKey.WRITE_TXN_MARKERS, 1, 7, "app", WriteTxnMarkersRequest())
     frame = memoryview(b"".join(map(bytes, sent)))[4:]
-    assert begin_charge(bus.quotas, Client().peer, frame, 0.0) is None
+    assert admit(bus.quotas, Client().peer, frame, ApiKey.WRITE_TXN_MARKERS, 0.0) is None
 
 
 async def test_what_comes_before_authentication_neither_counts_nor_waits(bus: Bus) -> None:
@@ -268,7 +296,7 @@ def test_a_request_waits_for_others_only_so_long_and_a_heartbeat_never(
 
     def begin(key: ApiKey, version: int, request: Struct, now: float) -> Any:
         sent = encode_request(key, version, 7, "app", request)
-        return begin_charge(bus.quotas, client, memoryview(b"".join(map(bytes, sent)))[4:], now)
+        return admit(bus.quotas, client, memoryview(b"".join(map(bytes, sent)))[4:], key, now)
 
     asked = ApiKey.API_VERSIONS, 2, ApiVersionsRequest()
     assert begin(*asked, 100.0) is not None
@@ -351,9 +379,10 @@ async def test_others_are_unharmed_beside_one_who_uses_too_much(bus: Bus) -> Non
 def charge_of(bus: Bus, client: Client) -> Any:
     sent = encode_request(ApiKey.API_VERSIONS, 3, 7, "app", ApiVersionsRequest())
     frame = memoryview(b"".join(map(bytes, sent)))[4:]
-    charge = begin_charge(bus.quotas, client.peer, frame, perf_counter())
-    assert charge is not None
-    return charge
+    now = perf_counter()
+    of = admit(bus.quotas, client.peer, frame, ApiKey.API_VERSIONS, now)
+    assert of is not None
+    return Charge(of, client.peer, now)
 
 
 async def test_a_strict_change_is_refused_while_the_quota_is_overdrawn(bus: Bus) -> None:

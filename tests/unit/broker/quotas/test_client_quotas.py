@@ -83,6 +83,23 @@ def test_a_connection_that_takes_another_client_id_is_looked_up_anew() -> None:
     assert of(quotas, client, "c").produce is not None
 
 
+@pytest.mark.parametrize("other", ["", "a", "abd", "abcd", "b", None])
+def test_a_client_id_is_known_by_all_of_its_bytes(other: str | None) -> None:
+    quotas = limited(client=QuotaEntity(None, "abc"))
+    client = peer()
+    known = of(quotas, client, "abc")
+    assert of(quotas, client, other).is_unlimited
+    assert of(quotas, client, "abc").produce is known.produce
+
+
+def test_a_known_connection_too_has_to_send_whole_headers() -> None:
+    quotas = limited(client=QuotaEntity(None, "abc"))
+    client = peer()
+    of(quotas, client, "abc")
+    with pytest.raises(WireError):
+        quotas.of(client, frame("abc")[:9], 0.0)
+
+
 def test_a_connection_whose_principal_changes_is_looked_up_anew() -> None:
     quotas = limited(user=QuotaEntity("alice"))
     client = peer()
