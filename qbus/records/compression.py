@@ -15,9 +15,13 @@ memory than that. Each package is imported at its first use: most brokers never 
 import struct
 import zlib
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from qbus.errors import CorruptBatch
 from qbus.records.header import Buffer, Compression
+
+if TYPE_CHECKING:
+    import zstandard
 
 _GZIP_LEVEL = 6
 _ZSTD_LEVEL = 3
@@ -34,6 +38,7 @@ _LZ4_SHORT = 32 * 1024  # in one call is faster up to here
 _SCRATCH_BYTES = 4 * 1024 * 1024
 
 _scratch: bytearray | None = None
+_zstd_context: "zstandard.ZstdDecompressor | None" = None
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
@@ -64,23 +69,21 @@ def decompress(codec: Compression, data: Buffer, max_size: int) -> bytes:
 def peek(codec: Compression, data: Buffer, max_size: int) -> bytes | memoryview:
     """Return what :func:`decompress` returns, perhaps in memory that is good until the next call.
 
-    New memory for large batches costs more than their decompression. For one thread alone, and for
-    looking only: bytes after the end of a frame are passed over.
+    New memory for large batches costs more than their decompression, and so does all that zstd
+    needs for small ones. For one thread alone, and for looking only: bytes after the end of an lz4
+    frame are passed over.
 
     Raises :class:`CorruptBatch` as :func:`decompress` does.
     """
     global _scratch  # noqa: PLW0603 - made at the first use
-    if codec is not Compression.LZ4 or len(data) <= _LZ4_SHORT:
+    if codec not in _INTO or (codec is Compression.LZ4 and len(data) <= _LZ4_SHORT):
         return decompress(codec, data, max_size)
-    import cramjam
-
     if _scratch is None:
         _scratch = bytearray(_SCRATCH_BYTES)
-    try:
-        size = cramjam.lz4.decompress_into(data, _scratch)
-    except cramjam.DecompressionError:  # malformed, or larger
+    size = _INTO[codec](data, _scratch)
+    if size is None or size > max_size:
         return decompress(codec, data, max_size)
-    return memoryview(_scratch)[:size] if size <= max_size else decompress(codec, data, max_size)
+    return memoryview(_scratch)[:size]
 
 
 def _gzip(data: Buffer, level: int | None) -> bytes:
@@ -181,6 +184,17 @@ def _unlz4(data: Buffer, max_size: int) -> bytes:
     return out
 
 
+def _lz4_into(data: Buffer, memory: bytearray) -> int | None:
+    """How many bytes ``data`` has, decompressed into ``memory``; None: it is malformed, or more."""
+    import cramjam
+
+    try:
+        size: int = cramjam.lz4.decompress_into(data, memory)
+    except cramjam.DecompressionError:
+        return None
+    return size
+
+
 def _zstd(data: Buffer, level: int | None) -> bytes:
     import zstandard
 
@@ -198,6 +212,21 @@ def _unzstd(data: Buffer, max_size: int) -> bytes:
             return _read_all(reader.read, first, max_size, "zstd")
     except zstandard.ZstdError as error:
         raise CorruptBatch(f"zstd: {error}") from error
+
+
+def _zstd_into(data: Buffer, memory: bytearray) -> int | None:
+    """As :func:`_lz4_into`."""
+    import zstandard
+
+    global _zstd_context  # noqa: PLW0603 - made at the first use
+    if _zstd_context is None:
+        _zstd_context = zstandard.ZstdDecompressor()
+    try:
+        with _zstd_context.stream_reader(data, read_across_frames=True) as reader:
+            size: int = reader.readinto(memory)
+    except zstandard.ZstdError:
+        return None
+    return size if size < len(memory) else None
 
 
 def _read_all(read: Callable[[int], bytes], first: int, max_size: int, name: str) -> bytes:
@@ -250,4 +279,8 @@ _DECOMPRESS: Mapping[Compression, Callable[[Buffer, int], bytes]] = {
     Compression.SNAPPY: _unsnappy,
     Compression.LZ4: _unlz4,
     Compression.ZSTD: _unzstd,
+}
+_INTO: Mapping[Compression, Callable[[Buffer, bytearray], int | None]] = {
+    Compression.LZ4: _lz4_into,
+    Compression.ZSTD: _zstd_into,
 }

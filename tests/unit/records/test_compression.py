@@ -47,6 +47,17 @@ def test_a_look_sees_the_same(codec: Compression, size: int) -> None:
         peek(codec, compressed, size // 2)
 
 
+@pytest.mark.parametrize("size", [0, 100, 4 << 20, (4 << 20) + 1])
+def test_a_look_at_zstd_as_java_writes_it(size: int) -> None:
+    data = os.urandom(size // 2) + bytes(size - size // 2)
+    frame = zstandard.ZstdCompressor(write_content_size=False).compress(data)
+    assert peek(Compression.ZSTD, frame, 8 * LIMIT) == data
+    assert peek(Compression.ZSTD, frame + frame, 16 * LIMIT) == data + data
+    with pytest.raises(CorruptBatch):
+        peek(Compression.ZSTD, b"no frame" + frame, 8 * LIMIT)
+    assert peek(Compression.ZSTD, frame, 8 * LIMIT) == data
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_look_finds_the_same_damage(codec: Compression) -> None:
     data = compress(codec, os.urandom(100_000))
