@@ -255,3 +255,7 @@ class ConfigError(QbusError):
 
 class AuthenticationError(QbusError):
     """Who the other side is was not shown. The message quotes no password, proof or token."""
+
+
+class WrongPassword(AuthenticationError):  # noqa: N818 - what it is
+    """A user name and a password that do not belong together: a guess, or a mistake."""

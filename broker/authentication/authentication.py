@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qbus.clock import Clock
 from qbus.config import BrokerConfig
-from qbus.errors import AuthenticationError
+from qbus.errors import AuthenticationError, WrongPassword
 from qbus.security.credentials import Credentials, credentials_of
 from qbus.security.sasl import OAUTHBEARER, PLAIN
 from qbus.security.scram import ScramMechanism
@@ -205,7 +205,8 @@ class Authentication:
         except AuthenticationError as error:
             reason = str(error)
             if not isinstance(error, Unchecked):
-                self._note_failure(peer.host, exchange.claimed)
+                guessed_at = exchange.claimed if isinstance(error, WrongPassword) else ""
+                self._note_failure(peer.host, guessed_at)
             self._tell_failure(peer, session, reason, exchange.claimed)
             session.fail()
             await self.wait_after_failure(peer, f"{session.purpose} failed: {reason}")
@@ -305,6 +306,7 @@ class Authentication:
             raise TooManyGuesses
 
     def _note_failure(self, host: str, user: str) -> None:
+        """Count a failure; ``user``: whose password was wrong, empty if none was looked at."""
         now = monotonic()
         self.attempts.failed(host, now)
         if user:

@@ -7,7 +7,7 @@ log: a client is not told what was wrong.
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, Protocol
 
-from qbus.errors import AuthenticationError
+from qbus.errors import AuthenticationError, WrongPassword
 from qbus.security.sasl import bearer_error, parse_bearer, parse_plain
 from qbus.security.scram import Lookup, ScramMechanism, ScramServer
 
@@ -91,7 +91,7 @@ class PlainExchange:
         plain = parse_plain(message)
         self.claimed = plain.username
         if not await self._check(plain.username, plain.password):
-            raise AuthenticationError("the user name or the password is wrong")
+            raise WrongPassword("the user name or the password is wrong")
         return Step(b"", Identity(plain.username))
 
 

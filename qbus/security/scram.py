@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Self
 
-from qbus.errors import AuthenticationError
+from qbus.errors import AuthenticationError, WrongPassword
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16_384
@@ -226,7 +226,7 @@ class ScramServer:
         signature = mechanism.sign(credential.stored_key, message)
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         if not hmac.compare_digest(mechanism.digest(client_key), credential.stored_key):
-            raise AuthenticationError("the user name or the password is wrong")
+            raise WrongPassword("the user name or the password is wrong")
         self.is_complete = True
         return f"v={_base64(mechanism.sign(credential.server_key, message))}".encode()
 

@@ -428,6 +428,17 @@ async def test_many_with_the_right_password_at_the_same_time_are_no_guesses(worl
     assert not world.authentication.guesses.refused
 
 
+async def test_what_fails_for_another_reason_is_no_guess(world: World) -> None:
+    """As clients of librdkafka before 2.6.1 do, whose nonce is wrong."""
+    for _ in range(20):
+        peer = world.connect()
+        world.authentication.choose(peer, "SCRAM-SHA-256", has_headers=True)
+        await world.authentication.authenticate(peer, b"n,,n=alice,r=abc")
+        proof = b"c=biws,r=abc,p=" + b64encode(bytes(32))
+        assert (await world.authentication.authenticate(peer, proof)).error is not None
+    assert await world.log_in(world.connect(), scram()) is None
+
+
 async def test_an_unknown_user_is_limited_like_a_known_one(world: World) -> None:
     for user in ("alice", "nobody"):
         world.closed.clear()
