@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from urllib.error import HTTPError
 from uuid import uuid4
 
 import pytest
@@ -17,6 +19,7 @@ from qbus import Admin, Consumer, Producer
 from qbus.errors import ApiError, ErrorCode
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import free_port
+from tests.support.secure_broker import certificates
 from tests.support.waiting import wait_until
 from tests.support.workers_process import WorkersProcess
 from tests.support.zookeeper_process import ZooKeeperProcess
@@ -214,6 +217,36 @@ def test_metrics_of_all_at_one_address(tmp_path: Path) -> None:
     assert values["qbus_produced_messages_total", "1"] == 100
     assert values["process_resident_memory_bytes", "1"] > 0
     assert {broker for _, broker in values} == {"1", "2"}
+
+
+def test_certificates_say_who_may_read_metrics_of_all(tmp_path: Path) -> None:
+    made, port = certificates(), free_port()
+    settings = {
+        "metrics.listen": f"https://127.0.0.1:{port}",
+        "authorizer.class.name": "acl",
+        "super.users": "User:CN=client;User:ANONYMOUS",
+        "ssl.certificate.location": made.server,
+        "ssl.key.location": made.server_key,
+        "listener.name.metrics.ssl.truststore.location": made.ca,
+        "listener.name.metrics.ssl.client.auth": "required",
+    }
+    options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+    with WorkersProcess(tmp_path, 2, *options):
+        assert status(port, made.client, made.client_key)[0] == 200
+        assert b'qbus_worker_up{broker="2"} 1.0' in status(port, made.client, made.client_key)[1]
+        assert status(port, made.server, made.server_key)[0] == 403
+
+
+def status(port: int, certificate: str, key: str) -> tuple[int, bytes]:
+    """What somebody with a certificate is answered who asks for metrics, and with what."""
+    context = ssl.create_default_context(cafile=certificates().ca)
+    context.load_cert_chain(certificate, key)
+    try:
+        with urllib.request.urlopen(f"https://localhost:{port}/metrics", context=context) as page:
+            return page.status, page.read()
+    except HTTPError as error:
+        with error:
+            return error.code, b""
 
 
 def test_lines_of_the_log_name_their_process(tmp_path: Path) -> None:
