@@ -11,7 +11,7 @@ import os
 import re
 import ssl
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -29,6 +29,8 @@ _CLIENT_AUTH: Final = {
     "requested": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
+_SOON: Final = timedelta(days=14)
+_TIME: Final = "%Y-%m-%d %H:%M"
 _CRL_HEAD: Final = b"-----BEGIN X509 CRL-----"
 _BEGIN_CRL: Final = re.compile(re.escape(_CRL_HEAD))
 _Stamp = tuple[int, int, int]
@@ -96,6 +98,7 @@ class ServerTls:
         self._context = server_context(settings)
         self.reloads = 0
         self.failed_reloads = 0
+        self._tell_end()
 
     @property
     def files(self) -> list[str]:
@@ -136,7 +139,28 @@ class ServerTls:
             return False
         self.reloads += 1
         _log.info("the certificates of listener %s were read again", self.name)
+        self._tell_end()
         return True
+
+    def _tell_end(self) -> None:
+        """Log that the certificate has expired, or will before long."""
+        settings = self._settings
+        path = settings.ssl_keystore_location or settings.ssl_certificate_location or ""
+        ends = _end_of(path)
+        if ends is None:
+            return
+        now = datetime.now(UTC)
+        if ends <= now:
+            _log.error(
+                "the certificate of listener %s has expired (%s UTC): clients refuse it; put a new"
+                " one at %s",
+                *(self.name, ends.strftime(_TIME), path),
+            )
+        elif ends - now < _SOON:
+            _log.warning(
+                "the certificate of listener %s expires in %.0f days (%s UTC): put a new one at %s",
+                *(self.name, (ends - now) / timedelta(days=1), ends.strftime(_TIME), path),
+            )
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
@@ -319,14 +343,26 @@ def _check_times(where: str, rest: bytes) -> None:
     now, ends = datetime.now(UTC), found.next_update_utc
     if ends is not None and ends <= now:
         raise ConfigError(
-            f"{where}: the list of {issuer} has expired ({ends:%Y-%m-%d %H:%M} UTC): put the"
+            f"{where}: the list of {issuer} has expired ({ends:{_TIME}} UTC): put the"
             " authority's newest one there"
         )
     if found.last_update_utc > now:
         raise ConfigError(
             f"{where}: the list of {issuer} is not valid before"
-            f" {found.last_update_utc:%Y-%m-%d %H:%M} UTC: is the clock of this machine right?"
+            f" {found.last_update_utc:{_TIME}} UTC: is the clock of this machine right?"
         )
+
+
+def _end_of(path: str) -> datetime | None:
+    """When the first certificate of a file ends; None: it has none that can be read."""
+    from cryptography import x509  # noqa: PLC0415 - only where there is TLS
+
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - a string from the configuration
+            first, *_ = x509.load_pem_x509_certificates(file.read())
+    except (OSError, ValueError):
+        return None
+    return first.not_valid_after_utc
 
 
 def _check_pem(setting: str, path: str) -> None:

@@ -226,6 +226,22 @@ def test_a_client_with_a_wrong_certificate_is_refused(
         shake_hands(server_context(settings), client_context(wrong))
 
 
+@pytest.mark.parametrize(
+    ("days", "said"), [(-1, "has expired"), (3, "expires in 3 days"), (20, "")]
+)
+def test_the_end_of_a_server_s_certificate_is_told(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture, days: int, said: str
+) -> None:
+    ends = datetime.now(UTC) + timedelta(days=days, minutes=1)
+    path = certificates.ending("ending", ends)
+    tls = ServerTls(Settings(ssl_keystore_location=str(path)), "OUTSIDE")
+    assert len(caplog.records) == bool(said)
+    tls.reload()
+    told = [one for one in caplog.messages if "put a new one" in one]
+    assert len(told) == 2 * bool(said)
+    assert all(said in one and "OUTSIDE" in one and str(path) in one for one in told)
+
+
 # Certificates that were taken back
 
 
