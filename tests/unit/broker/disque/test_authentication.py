@@ -151,22 +151,24 @@ class TestUsers:
         assert users.followed["alice"] == []
 
     async def test_a_session_ends(self, guarded: Jobs, users: Users) -> None:
-        guarded.service.authentication = Authentication(users=users, session_s=0.05)
+        guarded.service.authentication = Authentication(users=users, session_s=60)
         assert await guarded.ask("AUTH alice right") == "OK"
         assert await guarded.ask("PING") == "PONG"
-        await asyncio.sleep(0.06)
+        now = asyncio.get_running_loop().time()
+        assert 50 < guarded.client.expires_at - now <= 60
+        guarded.client.expires_at = now  # the time has passed
         assert str(await guarded.ask("PING")) == NOAUTH
         assert guarded.client.is_over, "it authenticates when it connects again"
 
     async def test_who_waits_gets_no_job_after_that(self, guarded: Jobs, users: Users) -> None:
         await guarded.ask("AUTH alice right")
-        guarded.service.authentication = Authentication(users=users, session_s=0.05)
+        guarded.service.authentication = Authentication(users=users, session_s=60)
         other = guarded.new_client()
         await guarded.ask("AUTH bob other", other)
         await guarded.ask("ADDJOB q first 0")
         await guarded.ask("GETJOB FROM q")
         waiting = guarded.begin("GETJOB FROM q", other)
-        await asyncio.sleep(0.06)
+        other.expires_at = asyncio.get_running_loop().time()  # its session has ended
         await guarded.ask("ADDJOB q second 0")
         assert (await asyncio.wait_for(waiting, 5)).startswith(b"-NOPERM")
 
