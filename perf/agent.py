@@ -8,7 +8,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import count as counter
@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from perf import rdkafka
+from perf import before, rdkafka
 from perf.peers import rsyslog
 from perf.report import Figure
 from perf.servers import MEMORY
@@ -43,11 +43,7 @@ Measure = Callable[[Side], dict[str, float]]
 
 def run(rounds: int, scale: float) -> list[Figure]:
     """Ship one large file, then 1,000 files."""
-    sides: dict[str, Side] = {"qbus": through_agent}
-    if reason := rsyslog.missing():
-        print(f"rsyslog is left out: {reason}", file=sys.stderr)
-    else:
-        sides["rsyslog"] = through_rsyslog
+    sides = all_sides()
     lines = max(int(LINES * scale), 10_000)
     figures: list[Figure] = []
     with (
@@ -60,6 +56,18 @@ def run(rounds: int, scale: float) -> list[Figure]:
             measure = partial(_ship, bootstrap=broker.bootstrap, logs=logs, lines=lines, size=size)
             figures += compare(sides, rounds, f"{lines:,} lines, files: {files:,}", measure)
     return figures
+
+
+def all_sides() -> dict[str, Side]:
+    """Return what ships in turn: the agent, and that of the other checkout, or rsyslog."""
+    sides: dict[str, Side] = {"qbus": through_agent}
+    if before.checkout is not None:
+        sides["before"] = partial(through_agent, env=before.environment(before.checkout))
+    elif reason := rsyslog.missing():
+        print(f"rsyslog is left out: {reason}", file=sys.stderr)
+    else:
+        sides["rsyslog"] = through_rsyslog
+    return sides
 
 
 def compare(sides: dict[str, Side], rounds: int, case: str, measure: Measure) -> list[Figure]:
@@ -121,8 +129,10 @@ class AgentCommand(ServerProcess):
 
     name = "agent"
 
-    def __init__(self, directory: Path, document: dict[str, Any]) -> None:
-        super().__init__(port=1)
+    def __init__(
+        self, directory: Path, document: dict[str, Any], env: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(1, env)
         self._data_dir = directory / "data"
         self._config = directory / "agent.toml"
         self._config.write_text(to_toml(read(document)))
@@ -139,7 +149,12 @@ class AgentCommand(ServerProcess):
 
 @contextmanager
 def through_agent(
-    directory: Path, pattern: str, bootstrap: str, topic: str, record_start: str | None = None
+    directory: Path,
+    pattern: str,
+    bootstrap: str,
+    topic: str,
+    record_start: str | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[int]:
     """Ship by the agent, as its users start it."""
     source: dict[str, Any] = {"paths": [pattern], "from_beginning": True}
@@ -151,7 +166,7 @@ def through_agent(
         "source": [source],
         "delivery": {"linger_ms": LINGER_MS},
     }
-    with AgentCommand(directory, document) as agent:
+    with AgentCommand(directory, document, env) as agent:
         yield agent.pid
         agent.stop()
 

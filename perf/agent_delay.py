@@ -5,7 +5,6 @@ what 1,000 files cost that nobody writes.
 """
 
 import subprocess
-import sys
 import tempfile
 import time
 from array import array
@@ -17,7 +16,6 @@ import psutil
 from perf import agent
 from perf.agent import Measure, Side
 from perf.agent_lines import Form, command
-from perf.peers import rsyslog
 from perf.report import Figure
 from perf.servers import MEMORY
 from qbus import Consumer
@@ -52,11 +50,7 @@ class Incomplete(Exception):  # noqa: N818 - what happened
 
 def run(rounds: int, scale: float) -> list[Figure]:
     """Measure every form, then idle files."""
-    sides: dict[str, Side] = {"qbus": agent.through_agent}
-    if reason := rsyslog.missing():
-        print(f"rsyslog is left out: {reason}", file=sys.stderr)
-    else:
-        sides["rsyslog"] = agent.through_rsyslog
+    sides = agent.all_sides()
     figures: list[Figure] = []
     with (
         tempfile.TemporaryDirectory(prefix="qbus-perf-") as directory,

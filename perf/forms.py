@@ -14,12 +14,20 @@ _FIRST_TIMESTAMP = 1_700_000_000_000
 
 
 class Form(NamedTuple):
-    """One way to send. ``arguments``: those besides topic and value."""
+    """One way to send.
+
+    arguments: those besides topic and value. acks: idempotent with "all", not with "1".
+    per_transaction: the records of each transaction; 0: none are used. is_secured: with SCRAM over
+    TLS.
+    """
 
     arguments: tuple[str, ...] = ()
     topics: int = 1
     partitions: int = 1
     compression: str = "none"
+    acks: str = "all"
+    per_transaction: int = 0
+    is_secured: bool = False
 
 
 FORMS = {
@@ -35,14 +43,25 @@ FORMS = {
     "60 partitions, by key": Form(("key",), partitions=60),
     "key, lz4": Form(("key",), compression="lz4"),
     "key, zstd": Form(("key",), compression="zstd"),
+    "key, snappy": Form(("key",), compression="snappy"),
+    "key, gzip": Form(("key",), compression="gzip"),
+    "acks=1": Form(acks="1"),
+    "transactions of 10,000": Form(per_transaction=10_000),
+    "transactions of 1,000": Form(per_transaction=1_000),
+    "SCRAM over TLS": Form(is_secured=True),
 }
 
 
 class Reading(NamedTuple):
-    """One way to read: what was sent in a form, assigned or as the only member of a group."""
+    """One way to read what was sent in a form: assigned, or as the only member of a group.
+
+    protocol: that of the group; "": there is none, "share": a share group, which accepts all.
+    is_committed: only what was committed is read.
+    """
 
     form: str
-    in_group: bool = False
+    protocol: str = ""
+    is_committed: bool = False
 
 
 READINGS = {
@@ -52,8 +71,12 @@ READINGS = {
     "key, lz4": Reading("key, lz4"),
     "key, zstd": Reading("key, zstd"),
     "60 partitions": Reading("60 partitions, by key"),
-    "in a group": Reading("value", in_group=True),
-    "in a group, 60 partitions": Reading("60 partitions, by key", in_group=True),
+    "in a group": Reading("value", "classic"),
+    "in a group, 60 partitions": Reading("60 partitions, by key", "classic"),
+    "in a group of the consumer protocol": Reading("value", "consumer"),
+    "in a share group": Reading("value", "share"),
+    "committed": Reading("transactions of 1,000", is_committed=True),
+    "SCRAM over TLS": Reading("SCRAM over TLS"),
 }
 
 _LOOP = """
@@ -141,6 +164,17 @@ def _compiled(source: str, name: str) -> Callable[..., Any]:
     exec(source, namespace)
     compiled: Callable[..., Any] = namespace[name]
     return compiled
+
+
+def transactions(form: Form, every: Iterator[Any]) -> Iterator[Any]:
+    """Cut all rows into those of each transaction; only with ``per_transaction``."""
+    while some := list(islice(every, form.per_transaction)):
+        yield some
+
+
+def stored(form: Form, total: int) -> int:
+    """Return how far offsets have come when ``total`` records and transactions' ends are stored."""
+    return total + (-(-total // form.per_transaction) if form.per_transaction else 0)
 
 
 def topic_names(form: Form, first: str) -> list[str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from perf import before, forms
-from perf.forms import FORMS, rows, topic_names
+from perf.forms import FORMS, Form, Reading, rows, topic_names
 
 BUFFER_BYTES = 64 * 1024 * 1024
 """What each client may buffer, to send it or ahead of who reads it, where it has a limit."""
@@ -94,14 +94,20 @@ class Load:
         rate: int = 0,
         form: str = "value",
         group: str = "",
+        protocol: str = "",
+        is_committed: bool = False,
+        security: dict[str, str] | None = None,
     ) -> None:
+        """``security``: properties with librdkafka's names; the others as of :mod:`perf.forms`."""
         self.bootstrap = bootstrap
         self.topic = topic
         self.count = count
         self.size = size
         self.rate = rate
-        self.form = FORMS[form]
+        self.form: Form = FORMS[form]
+        self.reading = Reading(form, protocol, is_committed)
         self.group = group
+        self.security = security or {}
         self._result: dict[str, float] = {}
         self._delays: list[float] = []
 

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count as counter
 from pathlib import Path
+from typing import Any
 
-from perf import before, rdkafka, sdk_client
+from perf import before, forms, rdkafka, sdk_client
 from perf.forms import FORMS, READINGS, Form, topic_names
 from perf.report import Figure
-from perf.servers import MEMORY
-from tests.support.broker_process import BrokerProcess
+from perf.secured import ProtectedQbus, protected_qbus
+from qbus import Admin, ConfigKind
 
 SIZES = {100: 1_000_000, 1000: 300_000}
 _FACES = {"qbus": "send", "qbus_aio": "await send"}
@@ -24,59 +25,63 @@ _UNITS = {"records_s": "records/s", "cpu_s": "CPU s per million", "memory_mb": "
 _topics = counter()
 
 
-def run(rounds: int, scale: float) -> list[Figure]:
-    """Send records of 100 B and of 1 KB in every form."""
+def run(rounds: int, scale: float, names: tuple[str, ...] = ()) -> list[Figure]:
+    """Send records of 100 B and of 1 KB in every form, or in those of these names."""
     figures: list[Figure] = []
     with (
         tempfile.TemporaryDirectory(prefix="qbus-perf-") as directory,
-        BrokerProcess(Path(directory, "qbus"), *MEMORY.qbus) as broker,
+        protected_qbus(Path(directory)) as server,
     ):
         for size, full in SIZES.items():
             total = max(int(full * scale), 1000)
-            for name in FORMS:
-                figures += _compare(broker.bootstrap, name, total, size, rounds)
+            for name in names or FORMS:
+                figures += _compare(server, name, total, size, rounds)
     return _worst_first(figures)
 
 
-def run_reading(rounds: int, scale: float) -> list[Figure]:
-    """Read records of 100 B and of 1 KB in every form."""
+def run_reading(rounds: int, scale: float, names: tuple[str, ...] = ()) -> list[Figure]:
+    """Read records of 100 B and of 1 KB in every form, or in those of these names."""
     figures: list[Figure] = []
     with (
         tempfile.TemporaryDirectory(prefix="qbus-perf-") as directory,
-        BrokerProcess(Path(directory, "qbus"), *MEMORY.qbus) as broker,
+        protected_qbus(Path(directory)) as server,
     ):
         for size, full in SIZES.items():
             total = max(int(full * scale), 1000)
-            for name, reading in READINGS.items():
-                with _filled(broker.bootstrap, reading.form, total, size) as topic:
-                    figures += _compare_reading(broker.bootstrap, name, topic, total, size, rounds)
+            for name in names or READINGS:
+                with _filled(server, READINGS[name].form, total, size) as topic:
+                    figures += _compare_reading(server, name, topic, total, size, rounds)
     return _worst_first(figures)
 
 
-def _compare(bootstrap: str, form: str, total: int, size: int, rounds: int) -> list[Figure]:
+def _compare(server: ProtectedQbus, form: str, total: int, size: int, rounds: int) -> list[Figure]:
     def run_side(client: str, _: str) -> dict[str, float]:
-        return _send(bootstrap, client, form, total, size)
+        return _send(server, client, form, total, size)
 
     sides = {(face, "send_form"): shown for face, shown in _FACES.items()}
     return _in_turn(sides, "send_form", f"{form}, {size:,} B", run_side, rounds)
 
 
 def _compare_reading(
-    bootstrap: str, reading: str, topic: str, total: int, size: int, rounds: int
+    server: ProtectedQbus, name: str, topic: str, total: int, size: int, rounds: int
 ) -> list[Figure]:
-    form, in_group = READINGS[reading]
+    reading = READINGS[name]
 
     def run_side(client: str, load: str) -> dict[str, float]:
         group = f"{topic}-{next(_topics)}"
+        if reading.protocol == "share":
+            _begin_at_start(server.broker.bootstrap, group)
         return sdk_client.run(
             client,
             load,
-            bootstrap=bootstrap,
             topic=topic,
             count=total,
             size=size,
-            form=form,
-            group=group if in_group else "",
+            form=reading.form,
+            group=group if reading.protocol else "",
+            protocol=reading.protocol,
+            is_committed=reading.is_committed,
+            **_where(server, FORMS[reading.form]),
         )
 
     sides = {
@@ -84,7 +89,20 @@ def _compare_reading(
         for face, awaited in (("qbus", ""), ("qbus_aio", "async "))
         for load in ("iterate", "poll")
     }
-    return _in_turn(sides, "poll_form", f"{reading}, {size:,} B", run_side, rounds)
+    return _in_turn(sides, "poll_form", f"{name}, {size:,} B", run_side, rounds)
+
+
+def _where(server: ProtectedQbus, form: Form) -> dict[str, Any]:
+    """Return where clients of a form connect, and how."""
+    if form.is_secured:
+        return {"bootstrap": server.address, "security": server.client}
+    return {"bootstrap": server.broker.bootstrap}
+
+
+def _begin_at_start(bootstrap: str, group: str) -> None:
+    """Have a share group begin with the first record there is."""
+    with Admin(bootstrap) as admin:
+        admin.alter_config(ConfigKind.GROUP, group, set={"share.auto.offset.reset": "earliest"})
 
 
 def _in_turn(
@@ -127,30 +145,31 @@ def _worst_first(figures: list[Figure]) -> list[Figure]:
     )
 
 
-def _send(bootstrap: str, client: str, form: str, total: int, size: int) -> dict[str, float]:
-    options = FORMS[form]
+def _send(server: ProtectedQbus, client: str, form: str, total: int, size: int) -> dict[str, float]:
+    options, bootstrap = FORMS[form], server.broker.bootstrap
     with _fresh_topics(bootstrap, options) as names:
         result = sdk_client.run(
             client,
             "send_form",
-            bootstrap=bootstrap,
             topic=names[0],
             count=total,
             size=size,
             form=form,
+            **_where(server, options),
         )
         stored = sum(rdkafka.end_offset(bootstrap, name, options.partitions) for name in names)
-    if stored != total:
+    if stored != forms.stored(options, total):
         raise RuntimeError(f"{client} sent {total} records ({form}), {stored} were stored")
     return result
 
 
 @contextmanager
-def _filled(bootstrap: str, form: str, total: int, size: int) -> Iterator[str]:
+def _filled(server: ProtectedQbus, form: str, total: int, size: int) -> Iterator[str]:
     """A topic with records that were sent in a form."""
-    with _fresh_topics(bootstrap, FORMS[form]) as (topic,):
-        options = {"topic": topic, "count": total, "size": size, "form": form}
-        sdk_client.run("qbus", "send_form", bootstrap=bootstrap, **options)
+    with _fresh_topics(server.broker.bootstrap, FORMS[form]) as (topic,):
+        where = _where(server, FORMS[form])
+        options = {"topic": topic, "count": total, "size": size, "form": form, **where}
+        sdk_client.run("qbus", "send_form", **options)
         yield topic
 
 

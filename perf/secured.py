@@ -121,10 +121,45 @@ def both_secured() -> Iterator[list[Secured]]:
                     one.server.kill()
 
 
+@dataclass(frozen=True)
+class ProtectedQbus:
+    """A running broker with a plain listener and one for SCRAM over TLS, at ``address``.
+
+    ``client``: what clients need to connect there, as librdkafka names it.
+    """
+
+    broker: BrokerProcess
+    address: str
+    client: dict[str, str]
+
+
+@contextmanager
+def protected_qbus(directory: Path) -> Iterator[ProtectedQbus]:
+    """Such a broker over ``directory``; it knows the user of measurements."""
+    ca, keystore = _make_certificates(directory)
+    address = f"{_HOST}:{free_port()}"
+    options = [*MEMORY.qbus, "--listen", f"SASL_SSL://{address}", *_settings(keystore)]
+    with BrokerProcess(directory / "qbus", *options) as broker:
+        _add_user(broker)
+        client = {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(ca),
+            "sasl.mechanism": MECHANISM.mechanism,
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+        }
+        yield ProtectedQbus(broker, address, client)
+
+
 def _qbus(directory: Path, ca: Path, keystore: Path) -> Secured:
     ports = Ports.free()
     options = [*MEMORY.qbus, "--listen", f"SSL://{_HOST}:{ports.tls}"]
-    options += ["--listen", f"SASL_PLAINTEXT://{_HOST}:{ports.sasl}"]
+    options += ["--listen", f"SASL_PLAINTEXT://{_HOST}:{ports.sasl}", *_settings(keystore)]
+    return Secured(BrokerProcess(directory / "qbus", *options), ports, ca)
+
+
+def _settings(keystore: Path) -> list[str]:
+    options: list[str] = []
     for setting in (
         f"ssl.keystore.location={keystore}",
         f"sasl.enabled.mechanisms={MECHANISM.mechanism}",
@@ -132,7 +167,7 @@ def _qbus(directory: Path, ca: Path, keystore: Path) -> Secured:
         "authorizer.class.name=none",  # as Kafka's default
     ):
         options += ["-o", setting]
-    return Secured(BrokerProcess(directory / "qbus", *options), ports, ca)
+    return options
 
 
 def _make_certificates(directory: Path) -> tuple[Path, Path]:

@@ -9,6 +9,7 @@ holds it up.
 import asyncio
 import contextlib
 import logging
+import resource
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
@@ -24,7 +25,7 @@ Done = Callable[[OSError | None], None]
 """Is called with None when everything that had changed is written, else with what went wrong."""
 
 SLOW_S = 0.005
-"""A write that takes so many seconds was held up."""
+"""A write that takes so many seconds was held up, if it waited: else others had the processor."""
 BUSY_S = 10.0
 """For so many seconds after that, a thread writes."""
 _TELL_S = 60.0
@@ -38,13 +39,29 @@ class _Write(NamedTuple):
     waiting: list[Done]
 
 
+class _Outcome(NamedTuple):
+    """How a write went: whether the disk held it up, and why it failed."""
+
+    was_held_up: bool
+    failure: Exception | None
+
+
+def own_waits() -> int:
+    """Return how often this thread gave up the processor to wait for something."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+
+
 class PositionsWriter:
     """Writes the changes of positions, one write at a time; for one event loop.
 
     What changes during a write is written together after it.
     """
 
-    def __init__(self, positions: Positions, clock: Clock) -> None:
+    def __init__(
+        self, positions: Positions, clock: Clock, waits: Callable[[], int] = own_waits
+    ) -> None:
+        """``waits``: counts how often the calling thread has waited; see :func:`own_waits`."""
+        self._waits = waits
         self.error: OSError | None = None
         """Why the last write failed, if it did."""
         self.sync_error: OSError | None = None
@@ -123,7 +140,7 @@ class PositionsWriter:
         if is_large or self._is_syncing or self._clock.monotonic() < self._busy_until:
             self._hand_over(write)
         else:
-            self._end(write, *self._store(write))
+            self._end(write, self._store(write))
 
     def _hand_over(self, write: _Write) -> None:
         if self._thread is None:
@@ -138,20 +155,21 @@ class PositionsWriter:
         while (write := self._work.get()) is not None:
             outcome = self._store(write)
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self._end, write, *outcome)
+                self._loop.call_soon_threadsafe(self._end, write, outcome)
 
-    def _store(self, write: _Write) -> tuple[float, Exception | None]:
-        """Store; return the seconds that it took, and why it failed."""
-        started, failure = self._clock.monotonic(), None
+    def _store(self, write: _Write) -> _Outcome:
+        started, waits, failure = self._clock.monotonic(), self._waits(), None
         try:
             self._positions.store(write.changes)
         except Exception as error:  # noqa: BLE001 - who waits is told
             failure = error
-        return self._clock.monotonic() - started, failure
+        is_slow = self._clock.monotonic() - started >= SLOW_S
+        return _Outcome(is_slow and self._waits() > waits, failure)
 
-    def _end(self, write: _Write, seconds: float, failure: Exception | None) -> None:
+    def _end(self, write: _Write, outcome: _Outcome) -> None:
         self._is_writing = False
-        if seconds >= SLOW_S and not write.changes.is_whole:
+        failure = outcome.failure
+        if outcome.was_held_up and not write.changes.is_whole:
             self._busy_until = self._clock.monotonic() + BUSY_S
         if failure is None:
             self._positions.stored(write.changes)

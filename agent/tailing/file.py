@@ -19,7 +19,7 @@ from .source import Labels, SourceReader
 _TAIL_BYTES = 256
 _NEWLINE = 10
 _PAGE_BYTES = 4096
-_MORE_BYTES = 64 * 1024
+_MORE_BYTES = 4096
 """How much is read beyond a file's known size. A buffer of more is costly for a few lines."""
 _NO_FORMERS: dict[int, tuple[Former, AckTracker]] = {}
 
@@ -33,12 +33,12 @@ class Change(Enum):
     """It was truncated, or its inode belongs to another file now: read it from the start."""
 
 
-def compare(read: int, size: int, fingerprint: Fingerprint, head: bytes) -> Change:
+def compare(read: int, size: int, *, begins_alike: bool) -> Change:
     """Return what happened to a file that was read up to ``read``.
 
-    size: its bytes now. head: its first bytes, as many as the fingerprint covers if it has them.
+    size: its bytes now. begins_alike: its first bytes are those that its fingerprint is of.
     """
-    if size < read or not fingerprint.matches(head):
+    if size < read or not begins_alike:
         return Change.RESTARTED
     return Change.GROWN if size > read else Change.NONE
 
@@ -74,6 +74,8 @@ class TailedFile:
     """
 
     __slots__ = (
+        "_head",
+        "_head_of",
         "acknowledged_rate",
         "acks",
         "behind_since",
@@ -135,6 +137,8 @@ class TailedFile:
         self.is_new = False
         self.original: Position | None = None
         self.labels: Labels | None = None
+        self._head = b""  # those bytes that _head_of is the fingerprint of
+        self._head_of: Fingerprint | None = None
 
     @property
     def identity(self) -> Identity:
@@ -199,7 +203,7 @@ class TailedFile:
             return Change.NONE if self.is_read else Change.GROWN
         head = self.content.read(0, self.source.fingerprint_bytes)
         size = self.read + 1 if self.is_gzip else self.size
-        change = compare(self.read, size, self.position.fingerprint, head)
+        change = compare(self.read, size, begins_alike=self._begins_alike(head))
         if change is Change.RESTARTED:
             self.restart(Fingerprint.of(head))
             self.is_new = is_first  # the inode is reused: the file may be a copy
@@ -337,9 +341,22 @@ class TailedFile:
             return False
         assert self.content is not None
         head = self.content.read(0, known.length)
-        if known.matches(head):
+        if self._begins_alike(head):
             return False
         self.restart(Fingerprint.of(head))
+        return True
+
+    def _begins_alike(self, head: bytes) -> bool:
+        """Whether a file that begins with ``head`` may be the one that is known, grown since.
+
+        The bytes that matched once are kept: to compare them takes a tenth of a hash.
+        """
+        known = self.position.fingerprint
+        if known is self._head_of:
+            return head.startswith(self._head)
+        if not known.matches(head):
+            return False
+        self._head, self._head_of = head[: known.length], known
         return True
 
     def _skip_hole(self) -> bool:

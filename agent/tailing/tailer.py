@@ -70,6 +70,7 @@ class Tailer:
         self._watcher = _watcher(tailing.watch)
         self._wake = asyncio.Event()
         self._resting: asyncio.TimerHandle | None = None
+        self._is_listening = False
         self._failure: Exception | None = None
         self._unfinished: set[TailedFile] = set()
         self._next_scan = 0.0
@@ -154,27 +155,36 @@ class Tailer:
 
     def _listen(self, watcher: Watcher) -> None:
         """Read events as soon as there are any."""
-        asyncio.get_running_loop().add_reader(watcher.descriptor, self._on_events, watcher)
+        if not self._is_listening:
+            self._is_listening = True
+            asyncio.get_running_loop().add_reader(watcher.descriptor, self._on_events, watcher)
+
+    def _rest(self, watcher: Watcher) -> None:
+        """Leave events where they are for a while."""
+        if self._is_listening:
+            self._is_listening = False
+            asyncio.get_running_loop().remove_reader(watcher.descriptor)
 
     def _ignore(self, watcher: Watcher) -> None:
         """Read no events any more."""
-        asyncio.get_running_loop().remove_reader(watcher.descriptor)
+        self._rest(watcher)
         if self._resting is not None:
             self._resting.cancel()
 
     def _on_events(self, watcher: Watcher) -> None:
         """Handle the events there are; those of the next ``linger`` are handled together."""
         loop = asyncio.get_running_loop()
-        loop.remove_reader(watcher.descriptor)
         started = loop.time()
         try:
             noticed = watcher.read()
             self._take_in(noticed)
         except Exception as error:  # noqa: BLE001 - it ends the tailing
+            self._rest(watcher)
             self._failure = error
             self._wake.set()
         else:
             if noticed.written or noticed.needs_scan:
+                self._rest(watcher)
                 ended = loop.time()  # at least half of the time is left for all else
                 again = max(started + self._pause, ended + (ended - started))
                 self._resting = loop.call_at(again, self._on_events, watcher)

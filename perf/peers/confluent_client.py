@@ -1,8 +1,16 @@
 """confluent-kafka (librdkafka) as the load; see :mod:`perf.sdk_client`."""
 
 import time
+from collections.abc import Callable
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaException,
+    Message,
+    Producer,
+    ShareConsumer,
+    TopicPartition,
+)
 
 from perf import forms
 from perf.sdk_client import BATCH_BYTES, BUFFER_BYTES, LINGER_MS, PATIENCE, Load
@@ -58,7 +66,13 @@ def send_form(load: Load) -> None:
     send_all = forms.loop(load.form, after="poll(0)" if is_told else "pass")
     send_all.__globals__["poll"] = producer.poll
     with load.measured():
-        send_all(producer.produce, make_room, load.rows(), on_delivery)
+        if load.form.per_transaction:
+            for rows in forms.transactions(load.form, load.rows()):
+                producer.begin_transaction()
+                send_all(producer.produce, make_room, rows, on_delivery)
+                producer.commit_transaction(PATIENCE)
+        else:
+            send_all(producer.produce, make_room, load.rows(), on_delivery)
         _flush(producer)
     if is_told:
         load.check(delivered, delivered * load.size)
@@ -97,12 +111,35 @@ def poll_form(load: Load) -> None:
     """``consume(500)``, and the parts of each record that the form has."""
     volume_of = forms.volume_of(load.form, call="()", check="record.error() and stop(record)")
     volume_of.__globals__["stop"] = _stop
+    if load.reading.protocol == "share":
+        _poll_shared(load, volume_of)
+        return
     consumer = _consumer(load)
     seen = volume = 0
     deadline = time.monotonic() + PATIENCE
     with load.measured():
         while seen < load.count and time.monotonic() < deadline:
             messages = consumer.consume(500, 1.0)
+            volume += volume_of(messages)
+            seen += len(messages)
+    load.check_volume(volume)
+    consumer.close()
+
+
+def _poll_shared(load: Load, volume_of: Callable[..., int]) -> None:
+    """``poll`` as a member of a share group, which accepts what the poll before returned."""
+    consumer = ShareConsumer(
+        {"bootstrap.servers": load.bootstrap, "group.id": load.group, "log_level": 2}
+    )
+    consumer.subscribe([load.topic])
+    deadline = time.monotonic() + PATIENCE
+    while not (first := consumer.poll(1.0)) and time.monotonic() < deadline:
+        pass
+    load.skip(len(first))
+    seen = volume = 0
+    with load.measured():
+        while seen < load.count and time.monotonic() < deadline:
+            messages = consumer.poll(1.0)
             volume += volume_of(messages)
             seen += len(messages)
     load.check_volume(volume)
@@ -131,18 +168,24 @@ def read_paced(load: Load) -> None:
 
 
 def _producer(load: Load) -> Producer:
+    form = load.form
+    transactional = {"transactional.id": load.topic} if form.per_transaction else {}
     producer = Producer(
         {
             "bootstrap.servers": load.bootstrap,
-            "acks": "all",
-            "enable.idempotence": True,
+            "acks": form.acks,
+            "enable.idempotence": form.acks == "all",
             "linger.ms": LINGER_MS,
             "batch.size": BATCH_BYTES,
             "queue.buffering.max.messages": 10_000_000,
             "queue.buffering.max.kbytes": BUFFER_BYTES // 1024,
-            "compression.type": load.form.compression,
+            "compression.type": form.compression,
+            **transactional,
+            **load.security,
         }
     )
+    if transactional:
+        producer.init_transactions(PATIENCE)
     for topic in load.topics():
         producer.list_topics(topic, timeout=30)
     return producer
@@ -157,6 +200,11 @@ def _consumer(load: Load) -> Consumer:
             "auto.offset.reset": "earliest",
             "queued.max.messages.kbytes": BUFFER_BYTES // 1024,
             "queued.min.messages": 1_000_000,
+            "isolation.level": (
+                "read_committed" if load.reading.is_committed else "read_uncommitted"
+            ),
+            "group.protocol": "consumer" if load.reading.protocol == "consumer" else "classic",
+            **load.security,
         }
     )
     consumer.list_topics(load.topic, timeout=30)

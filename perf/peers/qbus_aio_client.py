@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from perf import forms
 from perf.peers.qbus_client import Told
 from perf.sdk_client import BUFFER_BYTES, LINGER_MS, PATIENCE, Load, arrow_batches, arrow_volume
-from qbus.aio import Consumer, Producer
+from qbus import ShareRecord
+from qbus.aio import Consumer, Producer, ShareConsumer
 
 
 async def send(load: Load) -> None:
@@ -26,7 +27,12 @@ async def send_form(load: Load) -> None:
     send_all = forms.loop(load.form, is_async=True)
     async with _producer(load) as producer:
         with load.measured():
-            await send_all(producer.send, None, load.rows(), told.delivery)
+            if load.form.per_transaction:
+                for rows in forms.transactions(load.form, load.rows()):
+                    async with producer.transaction():
+                        await send_all(producer.send, None, rows, told.delivery)
+            else:
+                await send_all(producer.send, None, load.rows(), told.delivery)
             await producer.flush()
     told.check(load)
 
@@ -79,6 +85,13 @@ async def poll(load: Load) -> None:
 async def iterate_form(load: Load) -> None:
     """``async for record in consumer``, and the parts that the form has."""
     iterate = forms.iterate(load.form, is_async=True)
+    if load.reading.protocol == "share":
+        async with _share_consumer(load) as sharing, asyncio.timeout(PATIENCE):
+            load.skip(len(await _first_shared(sharing)))
+            with load.measured():
+                volume = await iterate(sharing, load.count)
+        load.check_volume(volume)
+        return
     async with _consumer(load) as consumer, asyncio.timeout(PATIENCE):
         with load.measured():
             volume = await iterate(consumer, load.count)
@@ -89,6 +102,16 @@ async def poll_form(load: Load) -> None:
     """``poll``, and the parts of each record that the form has."""
     volume_of = forms.volume_of(load.form)
     seen = volume = 0
+    if load.reading.protocol == "share":
+        async with _share_consumer(load) as sharing, asyncio.timeout(PATIENCE):
+            load.skip(len(await _first_shared(sharing)))
+            with load.measured():
+                while seen < load.count:
+                    records_shared = await sharing.poll(1.0)
+                    volume += volume_of(records_shared)
+                    seen += len(records_shared)
+        load.check_volume(volume)
+        return
     async with _consumer(load) as consumer, asyncio.timeout(PATIENCE):
         with load.measured():
             while seen < load.count:
@@ -133,7 +156,12 @@ async def _producer(load: Load) -> AsyncIterator[Producer]:
         linger_ms=LINGER_MS,
         buffer_bytes=BUFFER_BYTES,
         compression=load.form.compression,
+        acks=1 if load.form.acks == "1" else "all",
+        transactional_id=load.topic if load.form.per_transaction else None,
+        security=load.security,
     ) as producer:
+        if load.form.per_transaction:
+            await producer.init_transactions()
         for topic in load.topics():
             await producer.partitions(topic)
         yield producer
@@ -143,7 +171,13 @@ async def _producer(load: Load) -> AsyncIterator[Producer]:
 async def _consumer(load: Load) -> AsyncIterator[Consumer]:
     group = load.group or None
     async with Consumer(
-        load.bootstrap, group=group, offset_reset="earliest", prefetch_bytes=BUFFER_BYTES
+        load.bootstrap,
+        group=group,
+        group_protocol="consumer" if load.reading.protocol == "consumer" else "classic",
+        isolation_level="read_committed" if load.reading.is_committed else "read_uncommitted",
+        offset_reset="earliest",
+        prefetch_bytes=BUFFER_BYTES,
+        security=load.security,
     ) as consumer:
         if group is None:
             await consumer.partitions(load.topic)  # connects, as confluent-kafka's list_topics does
@@ -155,3 +189,13 @@ async def _consumer(load: Load) -> AsyncIterator[Consumer]:
                     pass
             load.skip(sum(map(len, first)))
         yield consumer
+
+
+def _share_consumer(load: Load) -> ShareConsumer:
+    return ShareConsumer(load.bootstrap, load.group, [load.topic])
+
+
+async def _first_shared(consumer: ShareConsumer) -> list[ShareRecord]:
+    while not (records := await consumer.poll(1.0, 1)):
+        pass
+    return records

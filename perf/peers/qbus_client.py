@@ -4,7 +4,7 @@ import time
 
 from perf import forms
 from perf.sdk_client import BUFFER_BYTES, LINGER_MS, PATIENCE, Load, arrow_batches, arrow_volume
-from qbus import Consumer, Delivery, PartitionRecords, Producer
+from qbus import Consumer, Delivery, PartitionRecords, Producer, ShareConsumer, ShareRecord
 
 
 def send(load: Load) -> None:
@@ -39,7 +39,12 @@ def send_form(load: Load) -> None:
     told = Told()
     send_all = forms.loop(load.form)
     with _producer(load) as producer, load.measured():
-        send_all(producer.send, None, load.rows(), told.delivery)
+        if load.form.per_transaction:
+            for rows in forms.transactions(load.form, load.rows()):
+                with producer.transaction():
+                    send_all(producer.send, None, rows, told.delivery)
+        else:
+            send_all(producer.send, None, load.rows(), told.delivery)
         producer.flush(PATIENCE)
     told.check(load)
 
@@ -106,6 +111,13 @@ def poll(load: Load) -> None:
 def iterate_form(load: Load) -> None:
     """``for record in consumer``, and the parts that the form has."""
     iterate = forms.iterate(load.form)
+    if load.reading.protocol == "share":
+        with _share_consumer(load) as sharing:
+            load.skip(len(_first_shared(sharing)))
+            with load.measured():
+                volume = iterate(sharing, load.count)
+        load.check_volume(volume)
+        return
     with _consumer(load) as consumer, load.measured():
         volume = iterate(consumer, load.count)
     load.check_volume(volume)
@@ -116,6 +128,16 @@ def poll_form(load: Load) -> None:
     volume_of = forms.volume_of(load.form)
     seen = volume = 0
     deadline = time.monotonic() + PATIENCE
+    if load.reading.protocol == "share":
+        with _share_consumer(load) as sharing:
+            load.skip(len(_first_shared(sharing)))
+            with load.measured():
+                while seen < load.count and time.monotonic() < deadline:
+                    records_shared = sharing.poll(1.0)
+                    volume += volume_of(records_shared)
+                    seen += len(records_shared)
+        load.check_volume(volume)
+        return
     with _consumer(load) as consumer, load.measured():
         while seen < load.count and time.monotonic() < deadline:
             for records in consumer.poll(1.0):
@@ -158,7 +180,12 @@ def _producer(load: Load) -> Producer:
         linger_ms=LINGER_MS,
         buffer_bytes=BUFFER_BYTES,
         compression=load.form.compression,
+        acks=1 if load.form.acks == "1" else "all",
+        transactional_id=load.topic if load.form.per_transaction else None,
+        security=load.security,
     )
+    if load.form.per_transaction:
+        producer.init_transactions()
     for topic in load.topics():
         producer.partitions(topic)
     return producer
@@ -169,16 +196,34 @@ def _consumer(load: Load) -> Consumer:
         consumer = Consumer(
             load.bootstrap,
             group=load.group,
+            group_protocol="consumer" if load.reading.protocol == "consumer" else "classic",
             offset_reset="earliest",
             prefetch_bytes=BUFFER_BYTES,
         )
         consumer.subscribe([load.topic])
         load.skip(sum(map(len, _first(consumer))))
         return consumer
-    consumer = Consumer(load.bootstrap, prefetch_bytes=BUFFER_BYTES)
+    consumer = Consumer(
+        load.bootstrap,
+        prefetch_bytes=BUFFER_BYTES,
+        isolation_level="read_committed" if load.reading.is_committed else "read_uncommitted",
+        security=load.security,
+    )
     consumer.partitions(load.topic)  # connects, as confluent-kafka's list_topics does
     consumer.assign([(load.topic, index, 0) for index in range(load.form.partitions)])
     return consumer
+
+
+def _share_consumer(load: Load) -> ShareConsumer:
+    return ShareConsumer(load.bootstrap, load.group, [load.topic])
+
+
+def _first_shared(consumer: ShareConsumer) -> list[ShareRecord]:
+    """What the first poll of a new member of a share group brings."""
+    deadline = time.monotonic() + PATIENCE
+    while not (records := consumer.poll(1.0, 1)) and time.monotonic() < deadline:
+        pass
+    return records
 
 
 def _first(consumer: Consumer) -> list[PartitionRecords]:

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from qbus.agent.positions import Position, Positions, PositionsWriter
 from qbus.agent.positions import positions as module
 from qbus.agent.positions.position import Identity
 from qbus.agent.positions.positions import FILE_NAME, Changes
-from qbus.agent.positions.writer import BUSY_S, SLOW_S
+from qbus.agent.positions.writer import BUSY_S, SLOW_S, own_waits
 from qbus.clock import ManualClock
 from tests.support.waiting import eventually
 
@@ -26,6 +27,8 @@ class Disk(Positions):
         super().__init__(directory, clock)
         self._disk_clock = clock
         self.seconds = 0.0
+        self.waits = 0
+        self.is_waited_for = True
         self.error: Exception | None = None
         self.sync_error: OSError | None = None
         self.is_free = threading.Event()
@@ -38,6 +41,7 @@ class Disk(Positions):
         self.threads.append(threading.current_thread())
         assert self.is_free.wait(20)
         self._disk_clock.advance(self.seconds)
+        self.waits += self.is_waited_for and self.seconds > 0
         if self.error is not None:
             raise self.error
         super().store(changes)
@@ -62,7 +66,7 @@ class Agent:
         self.clock = ManualClock()
         self.path = directory / "data"
         self.disk = Disk(self.path, self.clock)
-        self.writer = PositionsWriter(self.disk, self.clock)
+        self.writer = PositionsWriter(self.disk, self.clock, lambda: self.disk.waits)
         self.position = Position(ONE, "lines", "/var/log/a.log")
         self.disk.add(self.position)
         self.done: list[OSError | None] = []
@@ -102,6 +106,23 @@ async def test_a_disk_that_keeps_up_is_written_to_at_once(agent: Agent) -> None:
     assert agent.done == [None, None]
     assert set(agent.disk.threads) == {threading.current_thread()}
     await agent.writer.close()
+
+
+async def test_a_write_during_which_others_had_the_processor_says_nothing_of_the_disk(
+    agent: Agent,
+) -> None:
+    agent.disk.is_waited_for = False
+    await agent.make_busy()
+    agent.advance(10)
+    assert agent.written() == 10
+    assert set(agent.disk.threads) == {threading.current_thread()}
+    await agent.writer.close()
+
+
+def test_a_thread_knows_how_often_it_waited() -> None:
+    before = own_waits()
+    time.sleep(0.001)
+    assert own_waits() > before
 
 
 async def test_nobody_waits_for_a_busy_disk(agent: Agent) -> None:
