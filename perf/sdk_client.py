@@ -91,6 +91,7 @@ class Load:
         topic: str,
         count: int,
         size: int,
+        *,
         rate: int = 0,
         form: str = "value",
         group: str = "",
