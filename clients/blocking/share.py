@@ -37,6 +37,8 @@ class ShareConsumer:
         self._client = _ShareConsumer(bootstrap, group, topics, **options)
         self._thread = LoopThread("qbus-share-consumer")
         self._ready: deque[ShareRecord] = deque()
+        self._seen: deque[ShareRecord] = deque()  # the loop's thread has yet to hear of
+        self._is_told = False  # so that it hears of all of them soon
 
     def __repr__(self) -> str:
         return repr(self._client)
@@ -59,8 +61,20 @@ class ShareConsumer:
                 return
             record = self._ready.popleft()
             if self._client._is_held(record):
-                self._thread.post(self._client._deliver, (record[:3],))
+                self._note_seen(record)
                 yield record
+
+    def _note_seen(self, record: ShareRecord) -> None:
+        """Have the loop's thread note that the user sees a record, together with those after it."""
+        self._seen.append(record)
+        if not self._is_told:
+            self._is_told = True
+            self._thread.post(self._take_seen)
+
+    def _take_seen(self) -> None:
+        self._is_told = False  # before looking: who adds one later tells of it again
+        while self._seen:
+            self._client._deliver((self._seen.popleft()[:3],))
 
     def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[ShareRecord]:
         if self._ready:  # what a loop left

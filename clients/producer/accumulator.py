@@ -77,6 +77,12 @@ class Accumulator:
         """Whether senders have to wait."""
         return self.lock.buffered >= self._buffer_bytes
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing is to be sent, and nothing under way. In the loop's thread."""
+        with self.lock:
+            return all(queue.is_empty for queue in self.active.values())
+
     def add(
         self,
         topic: TopicDescription,

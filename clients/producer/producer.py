@@ -539,9 +539,12 @@ class Producer:
         added = []
         for part in parts:
             added.append(part)
+            _, start, stop = part
+            self._burst += stop - start
             if self._accumulator.is_full and self._options.on_full == "block":
                 await self._room()
-            else:
+            elif self._burst >= _BURST:
+                self._burst = 0
                 await asyncio.sleep(0)
         return BulkDelivery(added)
 

@@ -30,6 +30,10 @@ from .batch import Batch, ProducerIdentity
 
 _MAX_SEQUENCE = 0x7FFFFFFF
 _MAX_EPOCH = 0x7FFF
+_FIRST_LINGER = 0.0025
+"""Seconds that a transaction's first batch for a partition lingers at most: it is the only one in
+flight while the coordinator takes the partition in, and more records are gathered meanwhile.
+"""
 OUT_OF_SEQUENCE = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -117,6 +121,8 @@ class PartitionQueue:
         if self.open_batch is None:
             return None
         is_full = self.open_batch.size >= self._batch_bytes
+        if self._is_transactional and not self._is_established:
+            linger = min(linger, _FIRST_LINGER)
         return max(self.open_batch.created_at + (0.0 if is_full else linger), self._retry_at)
 
     def since(self) -> float:

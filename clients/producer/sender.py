@@ -129,14 +129,27 @@ class Sender:
         if self._loop is None:
             return
         self._is_woken = False
-        if self._timer is not None:
-            self._timer.cancel()
         try:
             pause = self._turn()
         except Exception as error:  # noqa: BLE001 - deliveries report it
             self._break_down(error)
         else:
-            self._timer = self._loop.call_later(pause, self._go_on)
+            self._go_on_at(self._loop, self._loop.time() + pause)
+
+    def _go_on_at(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
+        """Take the next turn at that time at the latest.
+
+        A timer that comes earlier stays: one turn too many costs less than a timer for each turn.
+        """
+        if self._timer is not None:
+            if self._timer.when() <= at:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(at, self._on_timer, context=self._context)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._go_on()
 
     def _halt(self) -> None:
         """Take no more turns."""
@@ -302,7 +315,8 @@ class Sender:
             self._handle_response(node, batches, answer)
         except Exception as error:  # noqa: BLE001 - deliveries report it
             self._break_down(error)
-        self.wake()
+        if not self._accumulator.is_drained:
+            self.wake()
 
     def _handle_response(
         self, node: NodeState, batches: list[Batch], answer: PendingAnswer

@@ -112,10 +112,15 @@ class PendingAcks:
 
     def add(self, partition: TopicPartition, ack: Ack) -> None:
         """Keep an acknowledgement until :meth:`take`."""
+        self.add_all(partition, (ack,))
+
+    def add_all(self, partition: TopicPartition, acks: Iterable[Ack]) -> None:
+        """Keep acknowledgements until :meth:`take`."""
         chunks = self._chunks.setdefault(partition, deque())
-        if not chunks or chunks[-1].is_closed or ack.offset in chunks[-1].acks:
-            chunks.append(_Chunk())
-        chunks[-1].acks[ack.offset] = ack
+        for ack in acks:
+            if not chunks or chunks[-1].is_closed or ack.offset in chunks[-1].acks:
+                chunks.append(_Chunk())
+            chunks[-1].acks[ack.offset] = ack
 
     def take(
         self, among: Iterable[TopicPartition] | None = None

@@ -1,14 +1,15 @@
 """The records that one fetch acquired in one partition, decoded bit by bit."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from qbus.records import (
     BatchHeader,
+    ConsumerRecord,
     CorruptBatch,
     RecordColumns,
     check_crc,
-    decode_records,
+    decode_some,
     iter_batches,
     to_arrow,
 )
@@ -18,6 +19,9 @@ from ..errors import corrupt_at
 from ..types import TopicPartition
 from .acknowledgements import NO_DELAY, Ack, AckType
 from .types import ShareRecord
+
+_AT_ONCE = 64 * 1024
+"""Bytes of records that are decoded at a time."""
 
 
 class AcquiredRange(NamedTuple):
@@ -146,7 +150,7 @@ class AcquiredRecords:
         if not header.is_control:
             acquired = iter(spans)
             span: AcquiredRange | None = next(acquired)
-            for record in decode_records(batch, header, *self.partition):
+            for record in self._records(header, batch, spans[0].first, spans[-1].last):
                 while span is not None and record.offset > span.last:
                     span = next(acquired, None)
                 if span is None:
@@ -155,6 +159,19 @@ class AcquiredRecords:
                     records.append(ShareRecord(*record, span.deliveries))
         self._account(last, records, AckType.GAP)
         return records
+
+    def _records(
+        self, header: BatchHeader, batch: memoryview, first: int, last: int
+    ) -> Iterator[ConsumerRecord]:
+        """Yield the batch's records from ``first`` on, and perhaps some behind ``last``.
+
+        The broker sends whole batches, of which a member that takes records has few.
+        """
+        is_rest = last >= header.last_offset  # is decoded to its end, where damage may be
+        for some in decode_some(batch, header, *self.partition, first, _AT_ONCE):
+            yield from some
+            if not is_rest and some[-1].offset >= last:
+                return
 
     def _damaged(self, last: int, error: CorruptBatch) -> None:
         """Release what was acquired up to ``last``, and raise the error behind what is before."""

@@ -337,10 +337,25 @@ class ShareConsumer:
 
     def _accept_delivered(self) -> None:
         delivered, self._delivered = self._delivered, []
-        if not self._options.is_explicit:
-            for place in delivered:
-                if place in self._held:
-                    self._say(place, AckType.ACCEPT)
+        if self._options.is_explicit:
+            return
+        run: list[int] = []
+        of: tuple[str, int, Lease] | None = None
+        for place in delivered:
+            lease = self._held.pop(place, None)
+            if lease is None:
+                continue
+            topic, partition, offset = place
+            if of is None or of[2] is not lease or of[1] != partition or of[0] != topic:
+                self._accept_run(of, run)
+                of, run = (topic, partition, lease), []
+            run.append(offset)
+        self._accept_run(of, run)
+
+    def _accept_run(self, of: tuple[str, int, Lease] | None, offsets: list[int]) -> None:
+        if of is not None:
+            topic, partition, lease = of
+            self._sessions.accept(TopicPartition(topic, partition), offsets, lease)
 
     def _raise_failure(self) -> None:
         if self._is_closed:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from qbus.errors import ApiError, ErrorCode, QbusError, WireError
@@ -318,6 +318,16 @@ class ShareSessions:
             self.say_now()
         else:
             self._say_soon()
+
+    def accept(self, partition: TopicPartition, offsets: Sequence[int], lease: Lease) -> None:
+        """Accept records that were acquired under ``lease``, soon."""
+        acks = [Ack(offset, AckType.ACCEPT) for offset in offsets]
+        if not lease.is_valid:
+            for ack in acks:
+                self.say(partition, ack, lease)
+            return
+        lease.session.pending.add_all(partition, acks)
+        self._say_soon()
 
     def say_now(self) -> None:
         """Send what there is to be said, without waiting for more."""

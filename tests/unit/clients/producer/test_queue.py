@@ -70,6 +70,23 @@ def test_a_batch_lingers_for_more_records() -> None:
     assert batch.count == 2
 
 
+def test_a_transactions_first_batch_lingers_shortly_while_its_partition_is_not_taken_in() -> None:
+    queue = PartitionQueue(
+        PARTITION, batch_bytes=100, max_in_flight=5, idempotent=True, transactional=True
+    )
+    queue.set_identity(ProducerIdentity(1, 0, is_transactional=True))
+    queue.open(ListBatch(PARTITION, 0, 0.0))
+    assert queue.take(0.002, LINGER) is None
+    first = queue.take(0.003, LINGER)
+    assert first is not None
+    queue.number(first)
+    queue.open(ListBatch(PARTITION, 0, 0.0))
+    assert queue.take(LATER, LINGER) is None, "the only one in flight"
+    queue.delivered(first)
+    assert queue.take(LINGER - 0.1, LINGER) is None
+    assert queue.take(LINGER, LINGER) is not None
+
+
 def test_a_full_batch_does_not_linger() -> None:
     sending = Sending()
     batch = sending.put(created_at=1.0, size=100)

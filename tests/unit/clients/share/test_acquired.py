@@ -1,14 +1,20 @@
 """The records of a fetch: those acquired, once, and what is said of the others."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
+from qbus.clients.share import acquired as module
 from qbus.clients.share.acknowledgements import AckType
 from qbus.clients.share.acquired import AcquiredRange, AcquiredRecords
 from qbus.clients.types import TopicPartition
 from qbus.records import (
+    ConsumerRecord,
     CorruptBatch,
     RecordColumns,
     build_batch,
+    decode_some,
     set_base_offset,
 )
 from qbus.records.control import empty_batch
@@ -58,6 +64,26 @@ def test_bit_by_bit() -> None:
     assert offsets(records, 4) == [7, 8, 9]
     assert not records.look_ahead()
     assert offsets(records) == []
+
+
+def test_of_a_large_batch_only_what_was_acquired_is_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_AT_ONCE", 100)
+    decoded: list[int] = []
+
+    def decode(*args: Any) -> Iterator[list[ConsumerRecord]]:
+        for some in decode_some(*args):
+            decoded.extend(record.offset for record in some)
+            yield some
+
+    monkeypatch.setattr(module, "decode_some", decode)
+    records = acquired(batch(0, 1000), (500, 501, 1), (503, 503, 2))
+    assert offsets(records) == [500, 501, 503]
+    assert decoded[0] == 500
+    assert decoded[-1] < 600
+    assert not records.look_ahead()
+    assert records.leftovers == []
 
 
 def test_offsets_without_a_record_are_gaps() -> None:
