@@ -241,7 +241,7 @@ class Connection:
                 target = self._frames.target()
                 count = self._transport.receive_into(target)
                 if count == 0:
-                    self.close("the client closed the connection")
+                    self._end_of_input("the client closed the connection")
                     return
                 self.received_bytes += count
                 self._frames.received(count)
@@ -253,7 +253,14 @@ class Connection:
         except BlockingIOError:
             return
         except OSError as error:
-            self.close(f"receiving failed: {error}")
+            self._end_of_input(f"receiving failed: {error}")
+
+    def _end_of_input(self, reason: str) -> None:
+        """Close, but let a handler that runs as a coroutine finish: reading on says it again."""
+        if self._exclusive:
+            self._pause_reading()
+        else:
+            self.close(reason)
 
     def _read_on(self) -> None:
         """Read what the transport has already, of which the descriptor does not tell."""
@@ -319,10 +326,12 @@ class Connection:
         else:
             self._starve()
             return
-        if self._is_blocked():
-            self._pause_reading()
-        else:
+        if not self._is_blocked():
             self._resume_reading()
+        elif wanted or self._is_held_up():
+            self._pause_reading()
+        # Else only a handler is waited for. Most clients send nothing meanwhile; what one does send
+        # is kept, and makes it pause.
 
     def _starve(self) -> None:
         """No memory to read on with: keep just what is here, and wait."""
@@ -349,9 +358,12 @@ class Connection:
             self._budget.release(surplus)
 
     def _is_blocked(self) -> bool:
+        return self._exclusive or self._is_held_up()
+
+    def _is_held_up(self) -> bool:
+        """Whether something else than a handler keeps requests from being started."""
         return (
-            self._exclusive
-            or self._mute_timer is not None
+            self._mute_timer is not None
             or len(self._replies) >= MAX_OPEN_REPLIES
             or self._output.pending + self._held > MAX_UNSENT_BYTES
             or self._closed
