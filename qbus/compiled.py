@@ -40,6 +40,12 @@ MODULES = (
     "qbus.broker.disque.job_queue",
     "qbus.broker.disque.queues",
     "qbus.broker.disque.resp",
+    "qbus.broker.group.committing",
+    "qbus.broker.group.offset_machine",
+    "qbus.broker.group.offset_records",
+    "qbus.broker.internal_logs.batches",
+    "qbus.broker.internal_logs.machine",
+    "qbus.broker.internal_logs.shard",
     "qbus.broker.kafka.context",
     "qbus.broker.kafka.dispatch",
     "qbus.broker.kafka.fetch_reader",
@@ -47,6 +53,9 @@ MODULES = (
     "qbus.broker.kafka.handlers.leaders",
     "qbus.broker.kafka.handlers.produce",
     "qbus.broker.kafka.lean",
+    "qbus.broker.kafka.lean_answers",
+    "qbus.broker.kafka.lean_commit",
+    "qbus.broker.kafka.lean_transaction",
     "qbus.broker.kafka.replica_sessions",
     "qbus.broker.kafka.throttling",
     "qbus.broker.log.appender",
@@ -94,6 +103,8 @@ MODULES = (
     "qbus.broker.quotas.client_quotas",
     "qbus.broker.quotas.meter",
     "qbus.broker.quotas.resolution",
+    "qbus.broker.transaction.markers",
+    "qbus.broker.transaction.records",
 )
 """The compiled modules: whole hierarchies of classes, for a compiled class is no base of others."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from qbus.errors import ApiError, ErrorCode
 
-from .group_metadata import GroupMetadata
+from .group_metadata import Done, GroupMetadata
 from .offset_log import OffsetLog, Verify
 from .offset_machine import Committed
 from .offsets import Offset, Offsets, TopicPartition
@@ -83,6 +83,18 @@ class CommittedOffsets:
                 return error
             return await self._registry.supersede(metadata, offsets.keys())
         return await self._registry.save_offsets(metadata, offsets)
+
+    def begin_save(
+        self, metadata: GroupMetadata, offsets: Mapping[TopicPartition, Offset | None], done: Done
+    ) -> bool:
+        """Store offsets of a group for which no transaction has brought any, without waiting.
+
+        ``done`` is called later with the error, if any. False: they cannot be stored now.
+        """
+        if metadata.is_in_log:
+            return self._log.begin_save(metadata.group_id, offsets, done)
+        self._registry.begin_save(metadata, offsets, done)
+        return True
 
     async def remove(self, metadata: GroupMetadata) -> ErrorCode:
         """Delete a group with its offsets, and with what transactions would bring it."""

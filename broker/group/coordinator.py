@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from qbus.clock import Clock
@@ -17,6 +17,7 @@ from ..internal_logs import InternalLog, Shard
 from ..metadata.cache import Subscriber
 from ..metadata.image import BrokerInfo, Event, Topic, changed_topics
 from .committed import CommittedOffsets
+from .committing import Positions, dated
 from .failover import CoordinatorFailover
 from .group_metadata import GroupMetadata
 from .machine import GroupKinds, GroupMachine
@@ -319,6 +320,42 @@ class GroupCoordinator:
         stamped = self._stamp(metadata, offsets, retention_ms)
         _check(await self._committed.save(metadata, stamped))
         self.commits += len(offsets)
+
+    def begin_commit(
+        self,
+        group_id: str,
+        positions: Positions,
+        done: Callable[[ErrorCode], None],
+        *,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+    ) -> bool:
+        """Commit as :meth:`commit` does, if that is to be waited for by nobody but ``done``.
+
+        positions: by the topic's name and id.
+        done: called later with the error, if any.
+
+        False: nothing is stored. The group is not in memory, or the offsets may not be stored, or
+        transactions have brought others: :meth:`commit` says which.
+        """
+        metadata = self._registry.ready(group_id)
+        if metadata is None or metadata.pending:
+            return False
+        now = self._clock.monotonic()
+        if metadata.group.admit_commit(member_id, instance_id, generation, now):
+            return False
+        committed_at = self._clock.time_ms()
+        if not metadata.is_in_log:
+            committed_at = self._retention.round(committed_at)
+        offsets = dated(positions, committed_at)
+
+        def saved(error: ErrorCode) -> None:
+            if not error:
+                self.commits += len(offsets)
+            done(error)
+
+        return self._committed.begin_save(metadata, offsets, saved)
 
     async def _admitting(self, group_id: str, generation: int) -> GroupMetadata:
         """Return a group for a commit to it."""

@@ -14,6 +14,8 @@ from qbus.names import OFFSETS_TOPIC
 from ..internal_logs import InternalLog, InternalTopic, Outcome, Producer, suitable
 from ..metadata.image import BrokerInfo, Topic
 from ..partition.partition import Partition
+from .committing import Saving
+from .group_metadata import Done
 from .offset_machine import NOTHING_COMMITTED, Committed, OffsetsMachine, change, read
 from .offsets import Offset, Offsets, TopicPartition
 
@@ -133,6 +135,20 @@ class OffsetLog:
         except ApiError as error:
             return error.code
         return ErrorCode.NONE
+
+    def begin_save(
+        self, group_id: str, offsets: Mapping[TopicPartition, Offset | None], done: Done
+    ) -> bool:
+        """The same, for who does not wait: ``done`` is called later with the error, if any.
+
+        False: nothing is stored, for the group does not belong here.
+        """
+        try:
+            shard = self._log.shard(group_id)
+        except ApiError:
+            return False
+        shard.put(partial(_change, group_id, offsets, None), Saving(done))
+        return True
 
     async def save_in_transaction(
         self,

@@ -7,7 +7,8 @@ commit does not undo it.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from qbus.names import OFFSETS_TOPIC
@@ -64,6 +65,8 @@ class _GroupOffsets:
             self.offsets[topic].pop(partition, None)
             if not self.offsets[topic]:
                 del self.offsets[topic]
+        if not self.pending:
+            return
         for brought in self.pending.values():
             other = brought.get(key)
             if other is not None and other.position < position:
@@ -126,6 +129,22 @@ class OffsetsMachine:
             brought[place] = _Pending(committed, offset)
             self._transactions.setdefault(producer[0], set()).add(about.group)
         self._forget_if_empty(about.group)
+
+    def store(
+        self,
+        group_id: str,
+        stored: Sequence[tuple[TopicPartition, Offset | None]],
+        first_offset: int,
+    ) -> None:
+        """Take in plain commits, whose records are in the log from ``first_offset`` on."""
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = _GroupOffsets()
+        position = first_offset
+        for place, offset in stored:
+            group.store(place, offset, position)
+            position += 1
+        self._forget_if_empty(group_id)
 
     def expect(self, value: bytes, offset: Offset) -> None:
         """A record with this value is about to be replayed: it need not be decoded."""
@@ -198,11 +217,17 @@ def change(
     Offsets without the time of their commit get ``now_ms``.
     """
     records: list[LogRecord] = []
-    for (topic, partition), offset in offsets.items():
-        value = None
-        if offset is not None:
-            dated = offset if offset[3] else offset._replace(committed_at=now_ms)
+    stored: list[tuple[TopicPartition, Offset | None]] = []
+    for place, offset in offsets.items():
+        dated, value = offset, None
+        if dated is not None:
+            if not dated[3]:
+                dated = dated._replace(committed_at=now_ms)
             value = encode_value(dated)
-            machine.expect(value, dated)
-        records.append((encode_key(group_id, topic, partition), value))
-    return Outcome(None, records, producer=producer)
+            if producer is not None:
+                machine.expect(value, dated)
+        stored.append((place, dated))
+        records.append((encode_key(group_id, place[0], place[1]), value))
+    if producer is not None:
+        return Outcome(None, records, producer=producer)
+    return Outcome(None, records, apply=partial(machine.store, group_id, stored))

@@ -18,7 +18,7 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore, Op, SessionState
 
 from .group import Group, GroupImage, GroupLimits
-from .group_metadata import GroupMetadata
+from .group_metadata import Done, GroupMetadata
 from .loader import GroupLoader, StoreWait, Topics
 from .machine import GroupKinds, GroupMachine
 from .moves import OffsetHomes, move_in
@@ -130,6 +130,15 @@ class GroupRegistry:
                 self._loading[group_id] = task
             await self._store_wait.wait_for(task)
 
+    def ready(self, group_id: str) -> GroupMetadata | None:
+        """The group that :meth:`get` would return at once, if it is stored or has members."""
+        if self._is_closed or self._store.state is not SessionState.CONNECTED:
+            return None
+        metadata = self._groups.get(group_id)
+        if metadata is None or metadata.group.state is GroupState.DEAD:
+            return None
+        return None if self.is_disposable(metadata) else metadata
+
     def _check_owner(self, group_id: str) -> None:
         if error := self._ownership.refusal(group_id):
             raise ApiError(error)
@@ -200,9 +209,15 @@ class GroupRegistry:
     ) -> ErrorCode:
         """Store offsets, or delete them (None); return the error, if any."""
         stored: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        metadata.save_offsets(offsets, partial(_resolve, stored))
-        self._writer.write(metadata)
+        self.begin_save(metadata, offsets, partial(_resolve, stored))
         return await stored
+
+    def begin_save(
+        self, metadata: GroupMetadata, offsets: Mapping[TopicPartition, Offset | None], done: Done
+    ) -> None:
+        """The same, for who does not wait: ``done`` is called with the error, if any."""
+        metadata.save_offsets(offsets, done)
+        self._writer.write(metadata)
 
     async def confirm(self, metadata: GroupMetadata) -> ErrorCode:
         """Confirm with the store that memory is current; return the error, if any.

@@ -3,10 +3,11 @@
 from .internal_log import InternalLog, LogMetadata, LogParts, TopicCreator
 from .machine import LogRecord, Machine, Operation, Outcome, Producer
 from .metrics import register_metrics
-from .shard import Check, LogCounts, Shard
+from .shard import Asker, Check, LogCounts, Shard
 from .topic import InternalTopic, partition_for, suitable
 
 __all__ = [
+    "Asker",
     "Check",
     "InternalLog",
     "InternalTopic",

@@ -5,11 +5,13 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from qbus.records import BatchHeader, Buffer, CorruptBatch, iter_batches, iter_records
+from qbus.records.header import LENGTH_PREFIX, MAGIC, TRANSACTIONAL, write_header
 
 from ..log import Log
 from .machine import LogRecord, Producer
 
-TRANSACTIONAL: Final = 0x10
+NO_PRODUCER: Final = (-1, -1)
+NO_SEQUENCE: Final = -1
 
 _MARKER_KEY: Final = Struct(">hh")
 _ABORT: Final = 0
@@ -50,23 +52,33 @@ def encode_batch(
     Like a coordinator of Kafka's, it writes each batch of a transaction with the sequence 0.
     """
     from qbus.records import codec  # noqa: PLC0415 - which a broker without groups need not load
-    from qbus.records.encode import new_header, seal  # noqa: PLC0415
 
     keys, values = zip(*records, strict=True)
     batch, latest = codec.twin.encode_lists(values, keys, None, None, now_ms)
-    if producer is None:
-        return seal(batch, new_header(len(records), now_ms, latest))
-    producer_id, epoch = producer
-    header = new_header(
-        len(records),
-        now_ms,
-        latest,
-        attributes=TRANSACTIONAL,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=0,
+    attributes, sequence = 0, NO_SEQUENCE
+    if producer is not None:
+        attributes, sequence = TRANSACTIONAL, 0
+    producer_id, epoch = producer or NO_PRODUCER
+    count = len(records)
+    write_header(
+        batch,
+        BatchHeader(
+            0,
+            len(batch) - LENGTH_PREFIX,
+            -1,
+            MAGIC,
+            0,
+            attributes,
+            count - 1,
+            now_ms,
+            latest,
+            producer_id,
+            epoch,
+            sequence,
+            count,
+        ),
     )
-    return seal(batch, header)
+    return batch
 
 
 def read_chunk(log: Log, offset: int, limit: int) -> Chunk:

@@ -7,8 +7,8 @@ acknowledged that was in the log before it: nobody is told what a new leader wou
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
@@ -44,18 +44,34 @@ class UnreadableRecordError(Exception):
     """A record of an internal log that its state cannot take in; the message names it."""
 
 
+class Asker(Protocol):
+    """Who waits for an operation: a future, or what is told like one.
+
+    It is told from within the shard's own work: it must not ask anything else before it returns.
+    """
+
+    def done(self) -> bool:
+        """Whether it waits no longer."""
+
+    def set_result(self, result: Any, /) -> None:
+        """What the operation answers; its records are acknowledged."""
+
+    def set_exception(self, error: ApiError, /) -> None:
+        """It was refused, or what became of it is not known."""
+
+
 class _Request(NamedTuple):
     """An operation that somebody waits for."""
 
     operation: Operation[Any, Any]
     check: Check | None
-    answer: "asyncio.Future[Any]"
+    asker: Asker
 
 
 class _Answer(NamedTuple):
     """What an operation came to, which waits for its acknowledgement."""
 
-    future: "asyncio.Future[Any]"
+    asker: Asker
     value: Any
     error: ApiError | None
     acknowledged: Callable[[], object] | None
@@ -199,17 +215,21 @@ class Shard(Generic[M]):
         ``check`` is called just before it, in the same step as the append.
         """
         answer: asyncio.Future[A] = self._loop.create_future()
+        self.put(operation, answer, check)
+        return answer
+
+    def put(self, operation: Operation[M, Any], asker: Asker, check: Check | None = None) -> None:
+        """The same; ``asker`` is told the answer."""
         if not self._requests:
             self._loop.call_soon(self._carry_out)
-        self._requests.append(_Request(operation, check, answer))
-        return answer
+        self._requests.append(_Request(operation, check, asker))
 
     def _carry_out(self) -> None:
         requests, self._requests = self._requests, []
         refusal = self._refusal()
         if refusal is not None:
             for request in requests:
-                _refuse(request.answer, refusal)
+                _refuse(request.asker, refusal)
             return
         now_ms = self._clock.time_ms()
         run = _Run(self.partition.log.log_end_offset, now_ms, self._why_nothing_is_stored())
@@ -222,7 +242,7 @@ class Shard(Generic[M]):
             _log.error("%s is loaded again: %s", self, error, exc_info=known)
             code = error.code if isinstance(error, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
             for request in requests:
-                _refuse(request.answer, _coordinator_error(code, str(error)))
+                _refuse(request.asker, _coordinator_error(code, str(error)))
             self._has_failed(self)
             return
         self._release_when_acknowledged(answers)
@@ -255,17 +275,23 @@ class Shard(Generic[M]):
                 request.check(self.partition)
             outcome: Outcome[Any] = request.operation(self.machine, now_ms)
         except ApiError as error:
-            return _Answer(request.answer, None, error, None)
+            return _Answer(request.asker, None, error, None)
         except Exception:  # noqa: BLE001 - the others are carried out
             _log.exception("an operation on %s failed", self)
             failed = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says why")
-            return _Answer(request.answer, None, failed, None)
+            return _Answer(request.asker, None, failed, None)
         if outcome.records and run.refusal is not None:
-            return _Answer(request.answer, None, run.refusal, None)
-        for key, value in outcome.records:
-            offset = run.add((key, value), outcome.producer)
+            return _Answer(request.asker, None, run.refusal, None)
+        if outcome.records:
+            self._take_in_own(outcome, run.add(outcome.records, outcome.producer), now_ms)
+        return _Answer(request.asker, outcome.answer, None, outcome.acknowledged)
+
+    def _take_in_own(self, outcome: Outcome[Any], first_offset: int, now_ms: int) -> None:
+        if outcome.apply is not None:
+            outcome.apply(first_offset)
+            return
+        for offset, (key, value) in enumerate(outcome.records, first_offset):
             self.machine.replay(key, value, offset, now_ms, outcome.producer)
-        return _Answer(request.answer, outcome.answer, None, outcome.acknowledged)
 
     def _append(self, run: "_Run") -> None:
         info = self.partition.append_own(run.encode(), run.count)
@@ -312,7 +338,7 @@ class Shard(Generic[M]):
         self.loaded.set()
         requests, self._requests = self._requests, []
         for request in requests:
-            _refuse(request.answer, _coordinator_error(code))
+            _refuse(request.asker, _coordinator_error(code))
         for release in list(self._waiting):
             release.acknowledged(None, code)
 
@@ -320,28 +346,40 @@ class Shard(Generic[M]):
 class _Run:
     """The records of one turn, gathered into batches; ``refusal``: why there may be none."""
 
-    __slots__ = ("_now_ms", "_size", "batches", "count", "first_offset", "refusal")
+    __slots__ = (
+        "_now_ms",
+        "_producer",
+        "_records",
+        "_size",
+        "batches",
+        "count",
+        "first_offset",
+        "refusal",
+    )
 
     def __init__(self, first_offset: int, now_ms: int, refusal: ApiError | None) -> None:
         self.refusal = refusal
         self.first_offset = first_offset
         self.count = 0
         self.batches: list[tuple[Producer | None, list[LogRecord]]] = []
+        self._records: list[LogRecord] | None = None  # of the last batch
+        self._producer: Producer | None = None
         self._size = 0
         self._now_ms = now_ms
 
-    def add(self, record: LogRecord, producer: Producer | None) -> int:
-        """Add a record; the offset that it will have."""
-        key, value = record
-        size = len(key) + len(value or b"")
-        batches = self.batches
-        if not batches or batches[-1][0] != producer or self._size + size > _MOST_BYTES:
-            batches.append((producer, []))
-            self._size = 0
-        batches[-1][1].append(record)
-        self._size += size
-        self.count += 1
-        return self.first_offset + self.count - 1
+    def add(self, records: Sequence[LogRecord], producer: Producer | None) -> int:
+        """Add records; the offset that the first of them will have."""
+        first = self.first_offset + self.count
+        self.count += len(records)
+        for record in records:
+            key, value = record
+            size = len(key) if value is None else len(key) + len(value)
+            self._size += size
+            if self._records is None or self._producer != producer or self._size > _MOST_BYTES:
+                self._records, self._producer, self._size = [], producer, size
+                self.batches.append((producer, self._records))
+            self._records.append(record)
+        return first
 
     def encode(self) -> bytearray:
         """All of it, as it is appended."""
@@ -376,13 +414,13 @@ class _Release:
         self._is_done = True
         for answer in self._answers:
             if code:
-                _refuse(answer.future, _coordinator_error(code))
+                _refuse(answer.asker, _coordinator_error(code))
                 continue
-            if not answer.future.done():
+            if not answer.asker.done():
                 if answer.error is not None:
-                    answer.future.set_exception(answer.error)
+                    answer.asker.set_exception(answer.error)
                 else:
-                    answer.future.set_result(answer.value)
+                    answer.asker.set_result(answer.value)
             if answer.acknowledged is not None:
                 answer.acknowledged()
         self._shard.released(self, code)
@@ -391,7 +429,7 @@ class _Release:
         """Let nobody wait any longer; what is to be done when it is acknowledged is done then."""
         for answer in self._answers:
             _refuse(
-                answer.future,
+                answer.asker,
                 ApiError(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE,
                     f"{self._shard} was not acknowledged in time",
@@ -410,9 +448,9 @@ def _retrieve(future: "asyncio.Future[Any]") -> None:
         future.exception()
 
 
-def _refuse(future: "asyncio.Future[Any]", error: ApiError) -> None:
-    if not future.done():
-        future.set_exception(error)
+def _refuse(asker: Asker, error: ApiError) -> None:
+    if not asker.done():
+        asker.set_exception(error)
 
 
 def _coordinator_error(code: ErrorCode, message: str | None = None) -> ApiError:

@@ -32,6 +32,7 @@ from ..quotas import UNLIMITED, ConnectionQuotas
 from ..quotas.stopwatch import measured
 from .context import RequestContext
 from .lean import LEAN, Answer
+from .lean_answers import ExclusiveAnswer
 from .throttling import Charge, admit, settle_lean
 
 if TYPE_CHECKING:
@@ -192,9 +193,9 @@ class Dispatcher:
                 raise CloseConnection(f"a plain request failed: {error}")
             now = self._requests.observe(key, started)
             parts: list[Part] = future.result()
-            return parts if charge is None else charge.settle_produced(parts, now)
+            return parts if charge is None else charge.settle_delayed(key, parts, now)
 
-        return PendingReply(answer, to_parts, exclusive=False)
+        return PendingReply(answer, to_parts, exclusive=isinstance(answer, ExclusiveAnswer))
 
     def _later(
         self,

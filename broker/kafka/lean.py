@@ -5,11 +5,10 @@ None here, before anything has changed, and goes the general way: what a client 
 decided there alone.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from qbus.errors import ApiError, ErrorCode
+from qbus.errors import ApiError
 from qbus.wire import ApiKey
 from qbus.wire.lean import (
     FETCH_TRAILER,
@@ -22,18 +21,19 @@ from qbus.wire.lean import (
 
 from ..authorization import AccessControl, Operation
 from ..authorization import topic as topic_resource
-from ..log import AppendInfo, LogSlice
+from ..log import LogSlice
 from ..log.recompression import PRODUCER
 from ..net.peer import Peer
-from ..net.transport import SENDFILE_FROM, Part, Region
+from ..net.transport import SENDFILE_FROM, Region
 from ..partition.partition import ACKS_ALL, Partition
 from ..partition.purgatory import Delayed
+from . import lean_transaction
 from .fetch_reader import to_send
+from .lean_answers import DelayedAnswer, Parts
+from .lean_commit import commit
 
 if TYPE_CHECKING:
     from ..broker import Broker
-
-Parts = list[Part]
 
 _ATTRIBUTES_AT: Final = 22  # their low byte
 _TRANSACTIONAL: Final = 0x10
@@ -51,7 +51,7 @@ def produce(
     """
     request = read_produce(frame)
     if request is None:
-        return None
+        return lean_transaction.produce(broker, frame, peer, access)
     version, correlation_id, acks, timeout_ms, topic, index, batch = request
     if acks not in {ACKS_ALL, 1}:
         return None
@@ -102,50 +102,6 @@ def _takes_as_is(broker: "Broker", partition: Partition, batch: memoryview) -> b
         and not config.compacts
         and not (config.qbus_delay_enable and broker.delays.may_hold(batch))
     )
-
-
-class DelayedAnswer(Delayed[Parts]):
-    """The answer to a plain Produce request whose batch is not acknowledged yet."""
-
-    __slots__ = ("_correlation_id", "_index", "_info", "_topic", "_version")
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        version: int,
-        correlation_id: int,
-        topic: str | bytes,
-        index: int,
-        info: AppendInfo,
-    ) -> None:
-        super().__init__(loop)
-        self._version = version
-        self._correlation_id = correlation_id
-        self._topic = topic
-        self._index = index
-        self._info = info
-
-    def acknowledged(self, token: object, code: ErrorCode) -> None:  # noqa: ARG002 - there is one
-        """The batch is acknowledged (NONE), or never will be."""
-        info = self._info
-        self.answer(
-            [
-                produced(
-                    self._version,
-                    self._correlation_id,
-                    self._topic,
-                    self._index,
-                    code,
-                    info.first_offset,
-                    info.log_append_time,
-                    info.log_start_offset,
-                )
-            ]
-        )
-
-    def expire(self) -> None:
-        """Answer that the outcome is unknown: the batch is written."""
-        self.acknowledged(None, ErrorCode.REQUEST_TIMED_OUT)
 
 
 def fetch(
@@ -236,6 +192,13 @@ Answer = Callable[
 ]
 
 LEAN: Final[dict[int, Answer]] = (
-    {ApiKey.PRODUCE.value: produce, ApiKey.FETCH.value: fetch} if IS_BUILT else {}
+    {
+        ApiKey.PRODUCE.value: produce,
+        ApiKey.FETCH.value: fetch,
+        ApiKey.OFFSET_COMMIT.value: commit,
+        ApiKey.END_TXN.value: lean_transaction.end,
+    }
+    if IS_BUILT
+    else {}
 )
 """What answers the plain requests of an API, by its key."""

@@ -49,10 +49,10 @@ _FETCH: Final = ApiKey.FETCH.value
 _SHARE_FETCH: Final = ApiKey.SHARE_FETCH.value
 _FETCHES: Final = (_FETCH, _SHARE_FETCH)
 
-# Where the answers of the lean way have their throttle time: produced's before its last tags,
-# fetched's behind its length, correlation id and tags.
+# Where the answers of the lean way have their throttle time: produced's before its last tags, the
+# others' behind their length, correlation id and tags.
 _PRODUCED_THROTTLE: Final = -5
-_FETCHED_THROTTLE: Final = 9
+_HEAD_THROTTLE: Final = 9
 
 # What keeps a member in its group: it is counted, and never waits for others.
 _HEARTBEATS: Final = frozenset(
@@ -311,11 +311,11 @@ class Charge:
             return encode_response(key, version, correlation_id, response)
         return parts
 
-    def settle_produced(self, parts: list[Part], now: float) -> list[Part]:
-        """The same for a produce's answer of the lean way, which has just come about."""
+    def settle_delayed(self, key: int, parts: list[Part], now: float) -> list[Part]:
+        """The same for an answer of the lean way that has just come about."""
         self._resumed_at = now
         throttle_ms = self._finish(now)
-        return _with_throttle(_PRODUCE, parts, throttle_ms) if throttle_ms else parts
+        return _with_throttle(key, parts, throttle_ms) if throttle_ms else parts
 
     def settle_silent(self) -> None:
         """Slow the client down, if it has used too much; it wants no answer."""
@@ -336,7 +336,7 @@ def _with_throttle(key: int, parts: list[Part], throttle_ms: int) -> list[Part]:
     """A lean answer with its throttle time."""
     head = parts[0]
     assert isinstance(head, bytes)
-    at = _FETCHED_THROTTLE if key == _FETCH else len(head) + _PRODUCED_THROTTLE
+    at = len(head) + _PRODUCED_THROTTLE if key == _PRODUCE else _HEAD_THROTTLE
     told = head[:at] + _INT32.pack(throttle_ms) + head[at + _INT32.size :]
     return [told, *parts[1:]]
 

@@ -8,7 +8,7 @@ transaction begin.
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from qbus.config import BrokerConfig
 from qbus.errors import ApiError, ErrorCode, QbusError
@@ -16,9 +16,11 @@ from qbus.metadata import StoreUnavailable
 from qbus.names import TRANSACTIONS_TOPIC
 
 from ..internal_logs import (
+    Asker,
     InternalLog,
     InternalTopic,
     LogParts,
+    Operation,
     Outcome,
     Producer,
     Shard,
@@ -248,6 +250,68 @@ class TransactionCoordinator:
             )
 
         return await self._patiently(transactional_id, lambda: self._with_id(transactional_id, end))
+
+    # The same, for who does not wait: ``asker`` is told
+
+    def begin_to_ask(
+        self, transactional_id: str, producer: Producer, place: Place, asker: Asker, *, add: bool
+    ) -> bool:
+        """Make a partition a part of the producer's transaction, or look whether it is (not add).
+
+        ``asker`` gets what is no part of it, or None where it was added; or the error of
+        :meth:`add`, as it is at once: nothing is tried again. False: it cannot be asked here now.
+        """
+        topic, index = place
+        known = self._metadata.topics.get(topic)
+        if known is None or index >= len(known.partitions):
+            return False
+        wanted = Participants(frozenset({place}))
+
+        def change(machine: TransactionMachine, now_ms: int) -> Outcome[Any]:
+            if add:
+                return machine.add(transactional_id, producer, wanted, now_ms)
+            return machine.verify(transactional_id, producer, wanted)
+
+        return self._put(transactional_id, change, asker)
+
+    def begin_to_end(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        asker: Asker,
+        *,
+        commit: bool,
+        client_version: int,
+    ) -> bool:
+        """Decide how the producer's transaction ends, as :meth:`end`.
+
+        ``asker`` gets its next identity, or Need where a producer id is needed that nobody has; or
+        the error, as it is at once. False: it cannot be asked here now.
+        """
+
+        def change(machine: TransactionMachine, now_ms: int) -> Outcome[Any]:
+            return machine.end(
+                transactional_id,
+                producer,
+                commit=commit,
+                client_version=client_version,
+                new_producer_id=None,
+                now_ms=now_ms,
+            )
+
+        return self._put(transactional_id, change, asker)
+
+    def _put(
+        self, transactional_id: str, change: Operation[TransactionMachine, Any], asker: Asker
+    ) -> bool:
+        if not transactional_id:
+            return False
+        try:
+            shard = self.log.shard(transactional_id)
+        except ApiError:
+            return False
+        shard.put(change, asker)
+        return True
 
     async def _patiently(self, transactional_id: str, attempt: Callable[[], Awaitable[A]]) -> A:
         """Try once more when the transaction before has ended, if that is soon."""

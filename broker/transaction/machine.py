@@ -33,6 +33,7 @@ EPOCH_PER_TRANSACTION: Final = 2
 """The transaction version (KIP-890) since which each transaction's end raises the epoch."""
 
 _SPARE: Final = 64  # entries of the queue of times that need no transaction
+_MOST_WRITTEN: Final = 1_000
 
 
 class Need(Enum):
@@ -80,6 +81,7 @@ class TransactionMachine:
         self._expiration_ms = expiration_ms
         self._decided = decided
         self._times: list[tuple[int, str]] = []  # a heap; what is out of date is passed over
+        self._written: dict[bytes, Transaction] = {}  # by the records that are to be replayed next
 
     def get(self, transactional_id: str) -> Transaction | None:
         """A transactional id's state, if it is known."""
@@ -103,7 +105,12 @@ class TransactionMachine:
             self.transactions.pop(transactional_id, None)
             self.ending.pop(transactional_id, None)
             return
-        transaction = decode_value(transactional_id, value)
+        written = self._written.pop(value, None)
+        if written is None or written.transactional_id != transactional_id:
+            written = decode_value(transactional_id, value)
+        self._take(transactional_id, written)
+
+    def _take(self, transactional_id: str, transaction: Transaction) -> None:
         self.transactions[transactional_id] = transaction
         if transaction.state in ENDING:
             self.ending[transactional_id] = None
@@ -114,6 +121,17 @@ class TransactionMachine:
             heapq.heappush(self._times, (due, transactional_id))
         if len(self._times) > 4 * len(self.transactions) + _SPARE:
             self._tidy_times()
+
+    def _record(self, transaction: Transaction) -> tuple[bytes, bytes | None]:
+        """The record that says so; when it is replayed it need not be decoded."""
+        value = encode_value(transaction)
+        if len(self._written) >= _MOST_WRITTEN:
+            self._written.clear()
+        self._written[value] = transaction
+        return encode_key(transaction.transactional_id), value
+
+    def _begun(self, transaction: Transaction) -> Outcome[Producer | Need]:
+        return Outcome((transaction.producer_id, transaction.epoch), [self._record(transaction)])
 
     def marker(self, producer_id: int, epoch: int, *, committed: bool) -> None:
         """See :class:`~qbus.broker.internal_logs.Machine`: this log has no transactions."""
@@ -157,7 +175,7 @@ class TransactionMachine:
                 aborted.append(_fenced(transaction, NO_EPOCH, now_ms))
             else:
                 records.append((encode_key(transaction.transactional_id), None))
-        records += map(_record, aborted)
+        records += map(self._record, aborted)
         if not records:
             return None
 
@@ -198,7 +216,7 @@ class TransactionMachine:
         if known is None:
             if new_producer_id is None:
                 return Outcome(NEEDS_PRODUCER_ID)
-            return _begun(
+            return self._begun(
                 Transaction(
                     transactional_id,
                     new_producer_id,
@@ -244,12 +262,12 @@ class TransactionMachine:
             if expected[1] != known.last_epoch:
                 raise ApiError(ErrorCode.PRODUCER_FENCED)
             if not known.is_exhausted:  # its new identity did not reach it: here it is once more
-                return _begun(begun._replace(last_epoch=known.last_epoch))
+                return self._begun(begun._replace(last_epoch=known.last_epoch))
         if not known.is_exhausted:
-            return _begun(begun._replace(epoch=known.epoch + 1))
+            return self._begun(begun._replace(epoch=known.epoch + 1))
         if new_producer_id is None:
             return Outcome(NEEDS_PRODUCER_ID)
-        return _begun(
+        return self._begun(
             begun._replace(
                 producer_id=new_producer_id, previous_producer_id=known.producer_id, epoch=0
             )
@@ -281,7 +299,7 @@ class TransactionMachine:
                 started_ms=now_ms,
                 updated_ms=now_ms,
             )
-        return Outcome(None, [_record(ongoing)])
+        return Outcome(None, [self._record(ongoing)])
 
     def verify(
         self, transactional_id: str, producer: Producer, wanted: Participants
@@ -345,7 +363,7 @@ class TransactionMachine:
                 ending._replace(started_ms=now_ms, partitions=frozenset(), groups=frozenset()),
                 now_ms,
             )
-            return _begun(ending)
+            return self._begun(ending)
         return self._decide(ending, Reason.ASKED, _identity(ending))
 
     def _end_in_epoch(
@@ -374,7 +392,7 @@ class TransactionMachine:
         self, ending: Transaction, reason: Reason, answer: Producer
     ) -> Outcome[Producer | Need]:
         return Outcome(
-            answer, [_record(ending)], acknowledged=lambda: self._decided(ending, reason)
+            answer, [self._record(ending)], acknowledged=lambda: self._decided(ending, reason)
         )
 
     def complete(self, transactional_id: str, ending: Transaction, now_ms: int) -> Outcome[bool]:
@@ -386,7 +404,7 @@ class TransactionMachine:
             or (known.producer_id, known.epoch) != (ending.producer_id, ending.epoch)
         ):
             return Outcome(False)
-        return Outcome(True, [_record(_completed(known, now_ms))])
+        return Outcome(True, [self._record(_completed(known, now_ms))])
 
     # What they stand on
 
@@ -504,11 +522,3 @@ def _identity(ending: Transaction) -> Producer:
     if ending.next_producer_id != NO_PRODUCER_ID:
         return ending.next_producer_id, 0
     return ending.producer_id, ending.epoch
-
-
-def _begun(transaction: Transaction) -> Outcome[Producer | Need]:
-    return Outcome((transaction.producer_id, transaction.epoch), [_record(transaction)])
-
-
-def _record(transaction: Transaction) -> tuple[bytes, bytes | None]:
-    return encode_key(transaction.transactional_id), encode_value(transaction)

@@ -8,7 +8,7 @@ begins anew with what the log says.
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -52,6 +52,13 @@ Told = Mapping[tuple[int, Place], ErrorCode]
 """What partitions answered, by producer id and partition."""
 
 
+class _Answered(Protocol):
+    """Takes what a broker's partitions answered; ``problem``: why some did not."""
+
+    def __call__(self, told: Told, problem: str = "", /) -> None:
+        """Take it."""
+
+
 class MarkerTransport(Protocol):
     """The way to the brokers that have to be told."""
 
@@ -59,6 +66,14 @@ class MarkerTransport(Protocol):
         """Have a broker append markers; what its partitions answered when they were acknowledged.
 
         Raises QbusError: it cannot be asked.
+        """
+
+    def write_own(
+        self, broker: int, markers: Sequence[Marker], told: Callable[[Told], object]
+    ) -> bool:
+        """The same without a task, if ``broker`` is this one; false: it is another.
+
+        ``told`` is called once with the answers, before this returns or later.
         """
 
     async def end_group(self, group: str, producer_id: int, epoch: int, *, committed: bool) -> None:
@@ -213,25 +228,44 @@ class MarkerSender:
     def _send(self, broker: int, line: _Line) -> None:
         if not line.waiting or line.requests >= _REQUESTS:
             return
-        line.requests += 1
-        self._start(self._tell(broker, line))
-
-    async def _tell(self, broker: int, line: _Line) -> None:
         waiting, line.waiting = line.waiting, {}
         wanted = {ending: places for ending, places in waiting.items() if not ending.is_over}
+        if not wanted:
+            return
+        line.requests += 1
         markers = [ending.marker(places) for ending, places in wanted.items()]
+        answered = partial(self._answered, broker, line, wanted)
+        try:
+            is_own = self._transport.write_own(broker, markers, answered)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the partitions are to be told
+            _log_unexpected(error)
+            answered({}, f"broker {broker}: {error!r}")
+            return
+        if not is_own:
+            self._start(self._tell(broker, markers, answered))
+
+    async def _tell(self, broker: int, markers: Sequence[Marker], answered: "_Answered") -> None:
         told: Told = {}
         problem = ""
         try:
-            if markers:
-                told = await self._transport.write(broker, markers)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the partitions are to be told
+            told = await self._transport.write(broker, markers)
+        except Exception as error:  # noqa: BLE001 - likewise
             problem = f"broker {broker}: {error!r}"
             _log_unexpected(error)
-        finally:
-            line.requests -= 1
-            if line.waiting:
-                self._send(broker, line)
+        answered(told, problem)
+
+    def _answered(
+        self,
+        broker: int,
+        line: _Line,
+        wanted: Mapping[_Ending, set[Place]],
+        told: Told,
+        problem: str = "",
+    ) -> None:
+        """What a broker's partitions answered."""
+        line.requests -= 1
+        if line.waiting:
+            self._send(broker, line)
         for ending, places in wanted.items():
             self._note(ending, places, told, problem)
 
@@ -363,7 +397,7 @@ class MarkerSender:
             del self._endings[ending.transaction.transactional_id]
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
+        task = asyncio.ensure_future(work)  # a compiled one is no Coroutine
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 

@@ -6,15 +6,25 @@ Kafka's tools pass over them.
 """
 
 import struct
+from functools import lru_cache
 from typing import Final
 
 from qbus.errors import QbusError, WireError
 from qbus.wire import decode, encode
 from qbus.wire.declare import Int8, Int16, Int32, Int64, String, Struct, field
 
-from .state import Place, State, Transaction
+from .state import NO_EPOCH, NO_PRODUCER_ID, Place, State, Transaction
+
+_IDS: Final = 20_000  # whose keys are remembered
+_PARTITION_SETS: Final = 2_000  # remembered in their encoded form
 
 _VERSION: Final = struct.Struct(">h")
+_FIXED: Final = struct.Struct(">hqhib")  # version, producer id, epoch, time-out, state
+_TIMES: Final = struct.Struct(">qq")
+_LONG: Final = struct.Struct(">q")
+_NULL: Final = b"\x00"
+_SEVEN_BITS: Final = 0x7F
+_MORE: Final = 0x80
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 1
 _GROUPS_TAG: Final = 10_000
@@ -52,12 +62,14 @@ class TransactionLogValue(Struct, flexible="1+"):
     last_producer_epoch: Int16 = field("1+", tag=_LAST_EPOCH_TAG, default=-1)
 
 
+@lru_cache(maxsize=_IDS)
 def encode_key(transactional_id: str) -> bytes:
     """The key of a transactional id's records."""
     key = TransactionLogKey(transactional_id=transactional_id)
     return b"".join((_VERSION.pack(_KEY_VERSION), *encode(key, _KEY_VERSION)))
 
 
+@lru_cache(maxsize=_IDS)
 def decode_key(key: bytes) -> str | None:
     """The transactional id; None: it is a record of another kind, of a later version.
 
@@ -73,28 +85,69 @@ def decode_key(key: bytes) -> str | None:
 
 
 def encode_value(transaction: Transaction) -> bytes:
-    """The record that says how a transaction stands."""
-    topics: dict[str, list[int]] = {}
-    for topic, index in sorted(transaction.partitions):
-        topics.setdefault(topic, []).append(index)
-    partitions = [
-        PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()
-    ]
-    value = TransactionLogValue(
-        producer_id=transaction.producer_id,
-        previous_producer_id=transaction.previous_producer_id,
-        next_producer_id=transaction.next_producer_id,
-        producer_epoch=transaction.epoch,
-        transaction_timeout_ms=transaction.timeout_ms,
-        transaction_status=transaction.state.value,
-        transaction_partitions=None if transaction.state is State.EMPTY else partitions,
-        transaction_last_update_timestamp_ms=transaction.updated_ms,
-        transaction_start_timestamp_ms=transaction.started_ms,
-        client_transaction_version=transaction.client_version,
-        groups=sorted(transaction.groups),
-        last_producer_epoch=transaction.last_epoch,
+    """The record that says how a transaction stands: a TransactionLogValue, written field by field.
+
+    That costs a fifth of what it does by way of the message, and is done three times a transaction.
+    """
+    fixed = _FIXED.pack(
+        _VALUE_VERSION,
+        transaction.producer_id,
+        transaction.epoch,
+        transaction.timeout_ms,
+        transaction.state,
     )
-    return b"".join((_VERSION.pack(_VALUE_VERSION), *encode(value, _VALUE_VERSION)))
+    is_empty = transaction.state is State.EMPTY
+    partitions = _NULL if is_empty else _encode_partitions(transaction.partitions)
+    times = _TIMES.pack(transaction.updated_ms, transaction.started_ms)
+    return b"".join((fixed, partitions, times, *_tags(transaction)))
+
+
+@lru_cache(maxsize=_PARTITION_SETS)
+def _encode_partitions(partitions: frozenset[Place]) -> bytes:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    out = bytearray(_varint(len(topics) + 1))
+    for topic, indexes in topics.items():
+        out += _text(topic)
+        out += _varint(len(indexes) + 1)
+        out += struct.pack(f">{len(indexes)}i", *indexes)
+        out += _NULL  # no tags
+    return bytes(out)
+
+
+def _tags(transaction: Transaction) -> list[bytes]:
+    """The tagged fields that have not their defaults, behind their number."""
+    tags = [_NULL]
+    if transaction.previous_producer_id != NO_PRODUCER_ID:
+        tags.append(b"\x00\x08" + _LONG.pack(transaction.previous_producer_id))
+    if transaction.next_producer_id != NO_PRODUCER_ID:
+        tags.append(b"\x01\x08" + _LONG.pack(transaction.next_producer_id))
+    if transaction.client_version:
+        tags.append(b"\x02\x02" + _VERSION.pack(transaction.client_version))
+    if transaction.groups:
+        groups = b"".join(map(_text, sorted(transaction.groups)))
+        groups = _varint(len(transaction.groups) + 1) + groups
+        tags.append(_varint(_GROUPS_TAG) + _varint(len(groups)) + groups)
+    if transaction.last_epoch != NO_EPOCH:
+        tags.append(_varint(_LAST_EPOCH_TAG) + b"\x02" + _VERSION.pack(transaction.last_epoch))
+    tags[0] = _varint(len(tags) - 1)
+    return tags
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return _varint(len(data) + 1) + data
+
+
+def _varint(number: int) -> bytes:
+    """Encode an unsigned varint: seven bits a byte, the least significant first (KIP-482)."""
+    out = bytearray()
+    while number > _SEVEN_BITS:
+        out.append(number & _SEVEN_BITS | _MORE)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
 
 
 def decode_value(transactional_id: str, value: bytes) -> Transaction:

@@ -4,9 +4,30 @@ def has_at(frame: memoryview, position: int, expected: bytes) -> bool: ...
 def read_produce(
     frame: memoryview, max_version: int
 ) -> tuple[int, int, int, int, str | bytes, int, memoryview] | None: ...
+def read_transactional(
+    frame: memoryview, max_version: int
+) -> tuple[int, int, int, int, str | bytes, int, memoryview, str] | None: ...
+def read_end(
+    frame: memoryview, max_version: int
+) -> tuple[int, int, str, int, int, bool] | None: ...
 def read_fetch(
     frame: memoryview, max_version: int
 ) -> tuple[int, int, int, int, bool, str | bytes, int, int, int, int] | None: ...
+def read_commit(
+    frame: memoryview, max_version: int
+) -> (
+    tuple[
+        int,
+        int,
+        str,
+        int,
+        str,
+        str | None,
+        list[tuple[str | bytes, list[tuple[int, int, int, str]]]],
+        bytes,
+    ]
+    | None
+): ...
 def produced(
     version: int,
     correlation_id: int,

@@ -10,17 +10,24 @@ from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-REVISION = 3  # see lean.py
+REVISION = 4  # see lean.py
 
 cdef enum:
     PRODUCE = 0
     FETCH = 1
+    OFFSET_COMMIT = 8
+    END_TXN = 26
     UUID = 16
     FIRST_FLEXIBLE_PRODUCE = 9
     FIRST_FLEXIBLE_FETCH = 12
-    FIRST_WITH_TOPIC_IDS = 13   # of both
+    FIRST_FLEXIBLE_COMMIT = 8
+    FIRST_FLEXIBLE_END = 3
+    FIRST_WITH_TOPIC_IDS = 13   # of produce and fetch
+    FIRST_COMMIT_WITH_TOPIC_IDS = 10
     FIRST_WITHOUT_REPLICA_ID = 15
     ANSWER = 128  # more than an answer has besides its topic
+    MAX_STRING = 0x7FFF
+    MAX_ITEMS = 100000  # of an array; the general way refuses more
 
 
 # Reading: from a cursor that stops, for good, at the first thing that is not there or not plain.
@@ -152,16 +159,50 @@ def has_at(frame, Py_ssize_t position, bytes expected not None):
     return found
 
 
+cdef object text(Cursor* cursor, bint may_be_null):
+    cdef int64_t size = uvarint(cursor) - 1
+    cdef const uint8_t* begin
+    if not cursor.is_plain or size > MAX_STRING or (size < 0 and not may_be_null):
+        cursor.is_plain = False
+        return None
+    if size < 0:
+        return None
+    begin = ascii(cursor, size)
+    if not cursor.is_plain:
+        return None
+    return PyUnicode_DecodeASCII(<char*>begin, size, NULL)
+
+
+cdef inline int64_t items(Cursor* cursor) noexcept nogil:
+    """The number of items of an array that has some."""
+    cdef int64_t count = uvarint(cursor) - 1
+    if not 1 <= count <= MAX_ITEMS:
+        cursor.is_plain = False
+        return 0
+    return count
+
+
 def read_produce(frame, int max_version):
     cdef Py_buffer view
     PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
     try:
-        return plain_produce(frame, <const uint8_t*>view.buf, view.len, max_version)
+        return plain_produce(frame, <const uint8_t*>view.buf, view.len, max_version, False)
     finally:
         PyBuffer_Release(&view)
 
 
-cdef object plain_produce(frame, const uint8_t* data, Py_ssize_t size, int max_version):
+def read_transactional(frame, int max_version):
+    cdef Py_buffer view
+    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
+    try:
+        return plain_produce(frame, <const uint8_t*>view.buf, view.len, max_version, True)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef object plain_produce(
+    frame, const uint8_t* data, Py_ssize_t size, int max_version, bint is_transactional
+):
     cdef Cursor cursor = Cursor(data, data + size, True)
     cdef int32_t key = int16(&cursor), version = int16(&cursor), correlation_id = int32(&cursor)
     cdef int32_t acks, index
@@ -171,7 +212,11 @@ cdef object plain_produce(frame, const uint8_t* data, Py_ssize_t size, int max_v
     if key != PRODUCE or not FIRST_FLEXIBLE_PRODUCE <= version <= max_version:
         return None
     begin_request(&cursor, FIRST_FLEXIBLE_PRODUCE)
-    expect(&cursor, 0)  # no transactional id
+    transactional_id = None
+    if is_transactional:
+        transactional_id = text(&cursor, False)
+    else:
+        expect(&cursor, 0)  # no transactional id
     acks = int16(&cursor)
     timeout_ms = int32(&cursor)
     expect(&cursor, 2)  # one topic
@@ -188,7 +233,10 @@ cdef object plain_produce(frame, const uint8_t* data, Py_ssize_t size, int max_v
     expect(&cursor, 0)
     if not cursor.is_plain or cursor.at != cursor.end:
         return None
-    return version, correlation_id, acks, timeout_ms, topic, index, frame[begin : begin + length]
+    batch = frame[begin : begin + length]
+    if is_transactional:
+        return version, correlation_id, acks, timeout_ms, topic, index, batch, transactional_id
+    return version, correlation_id, acks, timeout_ms, topic, index, batch
 
 
 def read_fetch(frame, int max_version):
@@ -249,7 +297,124 @@ cdef object plain_fetch(const uint8_t* data, Py_ssize_t size, int max_version):
     )
 
 
-# Writing: to memory on the stack, which is large enough but for the topic's name.
+def read_end(frame, int max_version):
+    cdef Py_buffer view
+    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
+    try:
+        return plain_end(<const uint8_t*>view.buf, view.len, max_version)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef object plain_end(const uint8_t* data, Py_ssize_t size, int max_version):
+    cdef Cursor cursor = Cursor(data, data + size, True)
+    cdef int32_t key = int16(&cursor), version = int16(&cursor), correlation_id = int32(&cursor)
+    cdef int32_t epoch, is_commit
+    cdef int64_t producer_id
+    if key != END_TXN or not FIRST_FLEXIBLE_END <= version <= max_version:
+        return None
+    begin_request(&cursor, FIRST_FLEXIBLE_END)
+    transactional_id = text(&cursor, False)
+    producer_id = int64(&cursor)
+    epoch = int16(&cursor)
+    is_commit = int8(&cursor)
+    expect(&cursor, 0)  # no tags
+    if not cursor.is_plain or cursor.at != cursor.end:
+        return None
+    return version, correlation_id, transactional_id, producer_id, epoch, is_commit != 0
+
+
+def read_commit(frame, int max_version):
+    cdef Py_buffer view
+    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
+    try:
+        return plain_commit(<const uint8_t*>view.buf, view.len, max_version)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef object plain_commit(const uint8_t* data, Py_ssize_t size, int max_version):
+    cdef Cursor cursor = Cursor(data, data + size, True)
+    cdef int32_t key = int16(&cursor), version = int16(&cursor), correlation_id = int32(&cursor)
+    cdef int32_t generation
+    cdef int64_t count
+    cdef bytes answer
+    cdef uint8_t* begin
+    cdef uint8_t* at
+    if key != OFFSET_COMMIT or not FIRST_FLEXIBLE_COMMIT <= version <= max_version:
+        return None
+    begin_request(&cursor, FIRST_FLEXIBLE_COMMIT)
+    group = text(&cursor, False)
+    generation = int32(&cursor)
+    member = text(&cursor, False)
+    instance = text(&cursor, True)
+    count = items(&cursor)
+    if not cursor.is_plain:
+        return None
+    # An answer has of each topic, and of each partition, less than its request.
+    answer = PyBytes_FromStringAndSize(NULL, ANSWER + size)
+    begin = <uint8_t*>PyBytes_AS_STRING(answer)
+    at = put32(begin + 4, correlation_id)
+    at[0] = 0  # no tags in the header
+    at = put32(at + 1, 0)  # no throttling
+    at = put_uvarint(at, <uint32_t>count + 1)
+    topics = []
+    for _ in range(count):
+        at = committed_topic(&cursor, at, version, topics)
+        if not cursor.is_plain:
+            return None
+    expect(&cursor, 0)  # no tags
+    if not cursor.is_plain or cursor.at != cursor.end:
+        return None
+    at[0] = 0
+    put32(begin, <int32_t>(at + 1 - begin) - 4)
+    return (
+        version,
+        correlation_id,
+        group,
+        generation,
+        member,
+        instance,
+        topics,
+        answer[: at + 1 - begin],
+    )
+
+
+cdef uint8_t* committed_topic(Cursor* cursor, uint8_t* at, int version, list topics) except NULL:
+    """Read a topic of a commit, and write what answers that all of it is stored."""
+    cdef const uint8_t* begin = cursor.at
+    cdef int64_t count
+    cdef int32_t index, leader_epoch
+    cdef int64_t offset
+    cdef list positions = []
+    topic = topic_key(
+        cursor, FIRST_WITH_TOPIC_IDS if version >= FIRST_COMMIT_WITH_TOPIC_IDS else 0
+    )
+    if not cursor.is_plain:
+        return at
+    memcpy(at, begin, cursor.at - begin)
+    at += cursor.at - begin
+    count = items(cursor)
+    at = put_uvarint(at, <uint32_t>count + 1)
+    for _ in range(count):
+        index = int32(cursor)
+        offset = int64(cursor)
+        leader_epoch = int32(cursor)
+        metadata = text(cursor, True)
+        expect(cursor, 0)  # no tags
+        if not cursor.is_plain:
+            return at
+        positions.append((index, offset, leader_epoch, "" if metadata is None else metadata))
+        at = put16(put32(at, index), 0)  # no error
+        at[0] = 0
+        at += 1
+    expect(cursor, 0)
+    topics.append((topic, positions))
+    at[0] = 0
+    return at + 1
+
+
+# Writing: to memory that is large enough, but for the topic's name where it says so.
 
 cdef inline uint8_t* put16(uint8_t* at, int32_t number) noexcept nogil:
     at[0] = <uint8_t>(number >> 8)

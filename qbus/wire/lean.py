@@ -1,8 +1,9 @@
 """The commonest requests, read and answered in C, without a message for each of their parts.
 
-These are a Produce of one batch to one partition, and a consumer's Fetch of one partition, in their
-flexible versions. What is not of exactly that form, be it malformed or merely unusual, is None here
-and goes the general way (:mod:`qbus.wire.codec`). Where nothing was compiled all requests do.
+These are a Produce of one batch to one partition, a consumer's Fetch of one partition, an
+OffsetCommit and an EndTxn, in their flexible versions. What is not of exactly that form, be it
+malformed or merely unusual, is None here and goes the general way (:mod:`qbus.wire.codec`). Where
+nothing was compiled all requests do.
 """
 
 import os
@@ -10,7 +11,7 @@ from typing import Final
 
 from qbus.wire.api import API, ApiKey
 
-REVISION: Final = 3
+REVISION: Final = 4
 """What the compiled form offers; another number means that it was built from other sources."""
 
 FETCH_TRAILER: Final = b"\0\0\0"
@@ -18,6 +19,8 @@ FETCH_TRAILER: Final = b"\0\0\0"
 
 _PRODUCE_VERSION: Final = API[ApiKey.PRODUCE].max_version
 _FETCH_VERSION: Final = API[ApiKey.FETCH].max_version
+_END_VERSION: Final = API[ApiKey.END_TXN].max_version
+_COMMIT_VERSION: Final = API[ApiKey.OFFSET_COMMIT].max_version
 
 
 try:
@@ -33,9 +36,24 @@ IS_BUILT: Final = _revision == REVISION and os.environ.get("QBUS_CODEC") != "pyt
 LeanProduce = tuple[int, int, int, int, str | bytes, int, memoryview]
 """Version, correlation id, acks, time-out in ms, topic (name or id), partition, batch."""
 
+LeanTransactional = tuple[int, int, int, int, str | bytes, int, memoryview, str]
+"""The same, and the transactional id."""
+
+LeanEnd = tuple[int, int, str, int, int, bool]
+"""Version, correlation id, transactional id, producer id, epoch, whether it commits."""
+
 LeanFetch = tuple[int, int, int, int, bool, str | bytes, int, int, int, int]
 """Version, correlation id, least and most bytes, whether only what is committed is wanted, topic
 (name or id), partition, leader epoch, offset, most bytes of the partition."""
+
+LeanPosition = tuple[int, int, int, str]
+"""Of a partition that is committed: its index, the offset, the leader epoch, the metadata."""
+
+LeanCommit = tuple[
+    int, int, str, int, str, str | None, list[tuple[str | bytes, list[LeanPosition]]], bytes
+]
+"""Version, correlation id, group, generation, member, instance, the partitions by topic (name or
+id), and the whole frame that answers that all of it is stored."""
 
 
 def has_at(frame: memoryview, position: int, expected: bytes) -> bool:
@@ -50,9 +68,24 @@ def read_produce(frame: memoryview) -> LeanProduce | None:
     return _lean.read_produce(frame, _PRODUCE_VERSION)
 
 
+def read_transactional(frame: memoryview) -> LeanTransactional | None:
+    """Read a Produce request's frame that has a transactional id, and is plain otherwise."""
+    return _lean.read_transactional(frame, _PRODUCE_VERSION)
+
+
+def read_end(frame: memoryview) -> LeanEnd | None:
+    """Read an EndTxn request's frame, if it is plain."""
+    return _lean.read_end(frame, _END_VERSION)
+
+
 def read_fetch(frame: memoryview) -> LeanFetch | None:
     """Read a Fetch request's frame, if it is plain."""
     return _lean.read_fetch(frame, _FETCH_VERSION)
+
+
+def read_commit(frame: memoryview) -> LeanCommit | None:
+    """Read an OffsetCommit request's frame, if it is plain: its texts are ASCII, it has topics."""
+    return _lean.read_commit(frame, _COMMIT_VERSION)
 
 
 def produced(

@@ -58,20 +58,6 @@ def handle(
     return delayed
 
 
-async def write_markers(
-    broker: "Broker", markers: Sequence[WritableTxnMarker]
-) -> list[WritableTxnMarkerResult]:
-    """Append markers to partitions that are led here; returns once they are acknowledged.
-
-    For a coordinator on the same broker. What is not acknowledged in time has REQUEST_TIMED_OUT.
-    """
-    acknowledged = _Markers()
-    results = _append(broker, markers, acknowledged)
-    if not acknowledged.done():
-        await asyncio.wait([acknowledged.future])
-    return results
-
-
 def _append(
     broker: "Broker", markers: Sequence[WritableTxnMarker], acknowledged: "_Markers"
 ) -> list[WritableTxnMarkerResult]:

@@ -16,10 +16,11 @@ Q = (8, 0)
 
 
 class Scene:
-    """A machine and the log that it stands for."""
+    """A machine and the log that it stands for; ``replayed`` is one that knows the log alone."""
 
     def __init__(self) -> None:
         self.machine = OffsetsMachine()
+        self.replayed = OffsetsMachine()
         self.log: list[tuple[bytes, bytes | None, int, Producer | None]] = []
         self.ends: dict[int, tuple[int, bool]] = {}
         self._positions = count()
@@ -32,14 +33,26 @@ class Scene:
             for place, offset in at.items()
         }
         outcome = change(self.machine, 5, group, offsets, producer)
-        for key, value in outcome.records:
-            position = next(self._positions)
+        positions = [next(self._positions) for _ in outcome.records]
+        if outcome.apply is not None:
+            outcome.apply(positions[0] if positions else -1)
+        for position, (key, value) in zip(positions, outcome.records, strict=True):
             self.log.append((key, value, position, outcome.producer))
-            self.machine.replay(key, value, position, 5, outcome.producer)
+            self.replayed.replay(key, value, position, 5, outcome.producer)
+            if outcome.apply is None:
+                self.machine.replay(key, value, position, 5, outcome.producer)
+        self.check(group)
 
     def end(self, producer: Producer, *, committed: bool) -> None:
         self.ends[next(self._positions)] = (producer[0], committed)
         self.machine.marker(*producer, committed=committed)
+        self.replayed.marker(*producer, committed=committed)
+
+    def check(self, group: str) -> None:
+        """What was applied is what the log says."""
+        assert dict(self.machine.committed()) == dict(self.replayed.committed())
+        assert self.machine.unstable(group) == self.replayed.unstable(group)
+        assert self.machine.has(group) is self.replayed.has(group)
 
     def at(self, group: str) -> dict[TopicPartition, int]:
         offsets = read(self.machine, group).answer.offsets

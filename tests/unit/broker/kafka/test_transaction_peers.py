@@ -285,7 +285,13 @@ class TestMarkers:
     async def test_are_not_written_before_the_broker_is_there(self, wire: Wire) -> None:
         starting = TransactionPeers(HERE, wire.connect)
         with pytest.raises(ApiError, match="is starting"):
-            await starting.write(HERE, [Marker(7, 4, 9, True, 2, (T0,))])
+            starting.write_own(HERE, [Marker(7, 4, 9, True, 2, (T0,))], print)
+
+    async def test_for_partitions_of_another_broker_are_sent(
+        self, peers: TransactionPeers, wire: Wire
+    ) -> None:
+        assert not peers.write_own(THERE, [Marker(7, 4, 9, True, 2, (T0,))], print)
+        assert wire.sent == []
 
 
 class TestGroups:

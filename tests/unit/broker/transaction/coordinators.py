@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from qbus.broker.internal_logs import LogParts, Producer
 from qbus.broker.metadata.image import BrokerInfo, PartitionInfo
@@ -56,6 +57,9 @@ class Brokers:
             for marker in markers
             for place in marker.partitions
         }
+
+    def write_own(self, broker: int, markers: Sequence[Marker], told: Any) -> bool:
+        return False
 
     async def end_group(self, group: str, producer_id: int, epoch: int, *, committed: bool) -> None:
         await self.held.wait()

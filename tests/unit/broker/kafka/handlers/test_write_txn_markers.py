@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from qbus.broker.kafka.handlers.write_txn_markers import write_markers
 from qbus.broker.partition.partition import Partition
 from qbus.errors import ErrorCode
 from qbus.records import iter_batches
@@ -189,13 +188,6 @@ class TestMarkers:
         plane.disk.release_syncs()
         response = await answer
         assert response.markers[0].topics[0].partitions[0].error_code == 0
-
-    async def test_the_coordinators_own_broker_is_asked_without_a_request(
-        self, plane: DataPlane, orders: Partition
-    ) -> None:
-        (result,) = await write_markers(plane.broker, [marker()])
-        assert result.topics[0].partitions[0].error_code == 0
-        assert orders.log.log_end_offset == 1
 
     async def test_versions_decide_which_epochs_end_a_transaction(
         self, plane: DataPlane, orders: Partition, coordinator: Coordinator
