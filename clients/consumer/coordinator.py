@@ -220,14 +220,22 @@ class ConsumerCoordinator:
 
     async def _find_positions(self) -> None:
         missing = self._assignment.without_position()
+        asked = {key: (self._assignment.states[key], at) for key, at in missing.items()}
+
+        def is_wanted(partition: TopicPartition) -> bool:
+            """Whether nobody sought elsewhere meanwhile, or had the partition in between."""
+            state = self._assignment.states.get(partition)
+            return state is not None and (state, state.reset_to) == asked[partition]
+
         unset = [partition for partition, reset_to in missing.items() if reset_to is None]
         if self._group is not None and unset:
             committed = await fetch_committed(self._cluster, self._group.group, unset)
             for partition, offset in committed.items():
-                self._assignment.found(
-                    partition, offset.offset, committed=True, epoch=offset.leader_epoch
-                )
                 missing.pop(partition, None)
+                if is_wanted(partition):
+                    self._assignment.found(
+                        partition, offset.offset, committed=True, epoch=offset.leader_epoch
+                    )
         times = {
             partition: self._default(partition) if reset_to is None else reset_to
             for partition, reset_to in missing.items()
@@ -235,7 +243,8 @@ class ConsumerCoordinator:
         if times:
             found = await list_offsets(self._cluster, times, committed=self._options.read_committed)
             for partition, at in found.items():
-                self._assignment.found(partition, at.offset, committed=False)
+                if is_wanted(partition):
+                    self._assignment.found(partition, at.offset, committed=False)
 
     def _default(self, partition: TopicPartition) -> int:
         reset_to = RESETS.get(self._options.offset_reset)

@@ -10,6 +10,7 @@ from qbus.clients import Consumer, OffsetAndMetadata, TopicPartition
 from qbus.errors import ApiError, ConfigError, ErrorCode
 from qbus.wire import ApiKey
 from qbus.wire.messages.heartbeat import HeartbeatResponse
+from qbus.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from tests.support.fake_broker import FakeBroker
 from tests.support.polling import flat
 from tests.unit.clients.consumer.fake_group import FakeGroup
@@ -192,6 +193,30 @@ async def test_callbacks_are_called_in_polls_and_may_seek_and_commit() -> None:
         await consumer.close()
         assert told == [("assigned", [0], None), ("revoked", [0], 5)]
         assert broker.committed["g", "t", 0] == 4
+
+
+async def test_who_seeks_while_the_committed_offset_is_looked_up_reads_from_there() -> None:
+    async with FakeBroker({"t": 1}) as broker:
+        FakeGroup(broker)
+        store(broker, numbers(5))
+        broker.committed["g", "t", 0] = 4
+        is_asked, may_answer = asyncio.Event(), asyncio.Event()
+
+        async def offset_fetch(request: OffsetFetchRequest) -> OffsetFetchResponse:
+            is_asked.set()
+            await may_answer.wait()
+            return broker.offset_fetch(request)
+
+        broker.handlers[ApiKey.OFFSET_FETCH] = offset_fetch
+        async with member(broker) as consumer:
+            while not is_asked.is_set():
+                await consumer.poll(0.01)
+            consumer.seek_to_beginning()
+            may_answer.set()
+            found: list[bytes | None] = []
+            while len(found) < 5:
+                found += [record.value for record in flat(await consumer.poll(0.05))]
+            assert found == [b"%d" % number for number in range(5)]
 
 
 async def test_a_callback_that_fails_is_heard_of() -> None:
