@@ -114,7 +114,7 @@ class TransactionalLoad:
     def _stable_ends(self) -> dict[int, int]:
         """The ends of all partitions if nothing is open; else nothing."""
         admin = AdminClient({"bootstrap.servers": self._bootstrap})
-        with suppress(ck.KafkaException):
+        with suppress(ck.KafkaException, TimeoutError):
             stable = _ends(admin, self._topic, self._partitions, IsolationLevel.READ_COMMITTED)
             ends = _ends(admin, self._topic, self._partitions, IsolationLevel.READ_UNCOMMITTED)
             return ends if stable == ends else {}
@@ -125,7 +125,7 @@ class TransactionalLoad:
         admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
         while not stop.wait(_LOOK_EVERY):
             asked = time.monotonic()
-            with suppress(ck.KafkaException):
+            with suppress(ck.KafkaException, TimeoutError):  # librdkafka may be late in its answer
                 stable = _ends(admin, self._topic, self._partitions, IsolationLevel.READ_COMMITTED)
                 ends = _ends(admin, self._topic, self._partitions, IsolationLevel.READ_UNCOMMITTED)
                 told = time.monotonic()
