@@ -61,6 +61,7 @@ def seeds() -> dict[str, list[bytes]]:
         "tokens": [
             b"eyJhbGciOiJSUzI1NiIsImtpZCI6Im9uZSJ9.eyJzdWIiOiJhbGljZSJ9.AAAA",
             b'{"keys": [{"kty": "RSA", "kid": "one", "n": "AQAB", "e": "AQAB", "use": "sig"}]}',
+            b'{"keys": [{"kty": {"RSA": 1}, "alg": ["RS256"]}]}',
         ],
         "frames": [pack(">i", 5) + b"hello" + pack(">i", 300) + bytes(300)],
     }
