@@ -69,6 +69,15 @@ class Checks:
         """Nobody has a record any more."""
         self.holders.pop(record, None)
 
+    def forget(self, member: str, now_ms: int) -> None:
+        """A member hears that it does not have all that it believes to: locks ran out.
+
+        One that said the same again and again would never get through with what it does have.
+        """
+        for record, (holder, until_ms) in list(self.holders.items()):
+            if holder == member and until_ms <= now_ms:
+                del self.holders[record]
+
     def all_before(self, records: list[int]) -> None:
         """The group's start is behind these records."""
         for record in records:

@@ -343,6 +343,7 @@ class Cluster:
         try:
             settlement = state.acknowledge(member, ranges, self.leader.now_ms, self.wall_ms)
         except ApiError:
+            self.checks.forget(member, self.leader.now_ms)
             return
         self.acted(member, ranges, settlement)
 
