@@ -104,7 +104,6 @@ MODULES = (
     "qbus.broker.quotas.meter",
     "qbus.broker.quotas.resolution",
     "qbus.broker.transaction.markers",
-    "qbus.broker.transaction.records",
 )
 """The compiled modules: whole hierarchies of classes, for a compiled class is no base of others."""
 
