@@ -22,6 +22,7 @@ from qbus.broker.transaction import State
 from qbus.clock import SystemClock
 from qbus.config import BrokerConfig, ListenerInfo
 from qbus.errors import ErrorCode
+from qbus.metadata.client_quotas import DEFAULT, QuotaEntity
 from qbus.security.acls import AclIndex, Entry, Operation, Pattern, Permission, ResourceType
 from qbus.wire import ApiKey, Struct, decode_response, encode_request, lean
 from qbus.wire.messages.end_txn import EndTxnRequest
@@ -417,3 +418,16 @@ class TestATransaction:
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             ErrorCode.NONE,
         ]
+
+
+async def test_a_quota_of_time_is_told_whichever_way_a_commit_goes(both: list[Way]) -> None:
+    told = []
+    for way in both:
+        request = commit_request(way, 9, [("t", [(0, 5, -1, "")])], group_id="g")
+        await way.ask(ApiKey.OFFSET_COMMIT, 9, request)
+        way.broker.quotas.set_quotas({QuotaEntity(DEFAULT): {"request_percentage": 1e-6}})
+        answer = await way.ask(ApiKey.OFFSET_COMMIT, 9, request)
+        response = decode_response(ApiKey.OFFSET_COMMIT, 9, memoryview(answer)[4:])[1]
+        (partition,) = response.topics[0].partitions
+        told.append((response.throttle_time_ms, response.topics[0].name, partition.error_code))
+    assert told == [(1001, "t", 0)] * 2
