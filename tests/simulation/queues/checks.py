@@ -22,6 +22,7 @@ class Checks:
         self.returned: Counter[int] = Counter()  # returns whose answers came
         self.at_most_once: Counter[int] = Counter()
         self.holders: dict[int, tuple[str, int]] = {}  # member and end of the lock
+        self.forgotten: set[int] = set()  # of these, what the member says nothing about any more
         self.counted: dict[int, int] = {}  # deliveries that this leader said last
         self.failovers = 0
 
@@ -29,6 +30,7 @@ class Checks:
         """Another one leads: it gives out again what is not done."""
         self.failovers += 1
         self.holders.clear()
+        self.forgotten.clear()
         self.counted.clear()
 
     def given(self, record: int, member: str, now_ms: int, until_ms: int, deliveries: int) -> None:
@@ -52,6 +54,7 @@ class Checks:
             raise ViolationError(f"{record}: delivery {deliveries} comes after {before}")
         self.counted[record] = deliveries
         self.holders[record] = (member, until_ms)
+        self.forgotten.discard(record)
 
     def given_once(self, record: int) -> None:
         """A member got a record at most once."""
@@ -74,9 +77,11 @@ class Checks:
 
         One that said the same again and again would never get through with what it does have.
         """
-        for record, (holder, until_ms) in list(self.holders.items()):
-            if holder == member and until_ms <= now_ms:
-                del self.holders[record]
+        self.forgotten.update(
+            record
+            for record, (holder, until_ms) in self.holders.items()
+            if holder == member and until_ms <= now_ms
+        )
 
     def all_before(self, records: list[int]) -> None:
         """The group's start is behind these records."""

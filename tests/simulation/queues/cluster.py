@@ -327,7 +327,9 @@ class Cluster:
     def acknowledge(self, member: str) -> None:
         """Say something of what a member has, or believes to have."""
         believed = [
-            record for record, (holder, _) in self.checks.holders.items() if holder == member
+            record
+            for record, (holder, _) in self.checks.holders.items()
+            if holder == member and record not in self.checks.forgotten
         ]
         if self.rng.random() < 0.1:  # it comes late, or again
             believed += self.rng.sample(range(self.next_id), min(self.next_id, 1))
