@@ -160,7 +160,9 @@ class Rebalance:
         """Read what was assigned, and nothing else."""
         place = self.state.membership
         if not assigned.issuperset(self._partitions):
-            await self._handover.give_up(lambda: [key for key in self._partitions if key not in assigned])
+            await self._handover.give_up(
+                lambda: [key for key in self._partitions if key not in assigned]
+            )
             self.state.request_rejoin("partitions were revoked")  # so that others get them
 
         async def receive() -> None:
