@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from qbus.cli.failures import Failure
+from qbus.cli.output import note
 from qbus.errors import ConfigError
 from qbus.security.client import ClientSecurity, read_properties
 from qbus.security.secret import is_reference, is_secret
@@ -50,19 +51,19 @@ def read_command_config(path: Path) -> CommandConfig:
             f"{path}: it says nothing about a connection: expected properties such as"
             f" {BOOTSTRAP}=HOST:PORT and security.protocol=SASL_SSL"
         )
-    _check_readers(path, properties)
+    _warn_of_readers(path, properties)
     return CommandConfig(properties.get(BOOTSTRAP) or None, security, properties)
 
 
-def _check_readers(path: Path, properties: dict[str, str]) -> None:
-    """Refuse a file with a secret that other accounts can read. Raises Failure."""
+def _warn_of_readers(path: Path, properties: dict[str, str]) -> None:
+    """Say so where other accounts can read a secret in the file; Kafka's tools read it as well."""
     secrets = [
         name for name, value in properties.items() if is_secret(name) and not is_reference(value)
     ]
     if secrets and any(_can_read(path, *who) for who in (_EVERYBODY, _GROUP)):
         mode = stat.S_IMODE(path.stat().st_mode)
-        raise Failure(
-            f"{path}: other accounts can read {secrets[0]} in it (its mode is {mode:04o}):"
+        note(
+            f"qbus: {path}: other accounts can read {secrets[0]} in it (its mode is {mode:04o}):"
             f" chmod 600 {path}, or say where the secret is: {secrets[0]}=file:PATH or env:NAME"
         )
 
