@@ -74,7 +74,7 @@ class RepeatableAnswer(ExclusiveAnswer):
     ``frame`` is the request's own copy: it outlives the connection's buffer.
     """
 
-    __slots__ = ("_access", "_frame", "_peer", "_repetition", "broker")
+    __slots__ = ("_access", "_frame", "_is_told", "_peer", "_repetition", "broker")
 
     def __init__(
         self, broker: "Broker", frame: memoryview, peer: Peer, access: AccessControl | None
@@ -84,7 +84,17 @@ class RepeatableAnswer(ExclusiveAnswer):
         self._frame = frame
         self._peer = peer
         self._access = access
+        self._is_told = False
         self._repetition: asyncio.Future[Any] | None = None
+
+    def takes(self) -> bool:
+        """Whether the coordinator tells it for the first time: what comes later is ignored.
+
+        A shard that cannot be acknowledged gives up whoever waits at each of its ticks, and tells
+        the outcome all the same once it is acknowledged.
+        """
+        takes, self._is_told = not self._is_told, True
+        return takes
 
     def repeat(self) -> None:
         """Have the general way answer: nothing was done yet."""

@@ -130,6 +130,8 @@ class FirstBatch(RepeatableAnswer):
 
     def set_result(self, missing: Participants | None) -> None:
         """The coordinator has answered: what is no part of the transaction."""
+        if not self.takes():
+            return
         try:
             if missing is not None and (missing.partitions or missing.groups):
                 self.repeat()
@@ -141,7 +143,8 @@ class FirstBatch(RepeatableAnswer):
 
     def set_exception(self, error: ApiError) -> None:  # noqa: ARG002 - it comes again
         """The coordinator has refused it."""
-        self.repeat()
+        if self.takes():
+            self.repeat()
 
     def _append(self) -> None:
         partition = self._partition
@@ -227,6 +230,8 @@ class EndAnswer(RepeatableAnswer):
 
     def set_result(self, identity: Any) -> None:
         """It is decided: who the producer is in its next transaction."""
+        if not self.takes():
+            return
         if isinstance(identity, tuple):
             self._tell(ErrorCode.NONE, identity[0], identity[1])
         else:  # it needs a producer id that nobody has
@@ -234,6 +239,8 @@ class EndAnswer(RepeatableAnswer):
 
     def set_exception(self, error: ApiError) -> None:
         """It is refused, or not acknowledged."""
+        if not self.takes():
+            return
         if error.code is ErrorCode.CONCURRENT_TRANSACTIONS:  # which may be over soon
             self.repeat()
         else:

@@ -21,7 +21,7 @@ from qbus.broker.startup import running_broker
 from qbus.broker.transaction import State
 from qbus.clock import SystemClock
 from qbus.config import BrokerConfig, ListenerInfo
-from qbus.errors import ErrorCode
+from qbus.errors import ApiError, ErrorCode
 from qbus.metadata.client_quotas import DEFAULT, QuotaEntity
 from qbus.security.acls import AclIndex, Entry, Operation, Pattern, Permission, ResourceType
 from qbus.wire import ApiKey, Struct, decode_response, encode_request, lean
@@ -398,6 +398,24 @@ class TestATransaction:
         reply.cancel()
         await asyncio.sleep(0.02)
         assert way.broker.replicas.leader_of("t", 0).log.log_end_offset == 0
+
+    async def test_is_repeated_once_however_often_its_coordinator_gives_up(
+        self, both: list[Way]
+    ) -> None:
+        way, one = both[0], Producer("a")
+        await initialize(both, one)
+        request = produce_request(way, 12, one, 0, one.batch(way))
+        reply = way.begin(ApiKey.PRODUCE, 12, request)
+        tasks = len(asyncio.all_tasks())
+        for _ in range(3):
+            reply._future.set_exception(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        assert len(asyncio.all_tasks()) == tasks + 1
+        reply._future.set_result(None)  # it was acknowledged after all
+        log = way.broker.replicas.leader_of("t", 0).log
+        assert log.log_end_offset == 0
+        _, response = decode_response(ApiKey.PRODUCE, 12, memoryview(await answered(reply))[4:])
+        assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        assert log.log_end_offset == 1
 
     async def test_needs_its_rights_whichever_way_it_goes(self, both: list[Way]) -> None:
         one = Producer("a")
