@@ -32,7 +32,7 @@ from ..quotas import UNLIMITED, ConnectionQuotas
 from ..quotas.stopwatch import measured
 from .context import RequestContext
 from .lean import LEAN, Answer
-from .lean_answers import ExclusiveAnswer
+from .lean_answers import ExclusiveAnswer, RepeatableAnswer
 from .throttling import Charge, admit, settle_lean
 
 if TYPE_CHECKING:
@@ -191,8 +191,12 @@ class Dispatcher:
                 _log.error("a plain request failed", exc_info=error)
                 self._requests.failures += 1
                 raise CloseConnection(f"a plain request failed: {error}")
-            now = self._requests.observe(key, started)
             parts: list[Part] = future.result()
+            if isinstance(answer, RepeatableAnswer) and answer.general is not None:
+                if charge is not None:
+                    charge.resume()
+                return self._finish(*answer.general, started, charge)
+            now = self._requests.observe(key, started)
             return parts if charge is None else charge.settle_delayed(key, parts, now)
 
         return PendingReply(answer, to_parts, exclusive=isinstance(answer, ExclusiveAnswer))

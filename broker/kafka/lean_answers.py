@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from qbus.errors import ErrorCode
-from qbus.wire import API, ApiKey, Struct, decode, decode_request_header, encode_response
+from qbus.wire import API, ApiKey, RequestHeader, Struct, decode, decode_request_header
 from qbus.wire.lean import produced
 
 from ..authorization import AccessControl
@@ -71,10 +71,11 @@ class DelayedAnswer(Delayed[Parts]):
 class RepeatableAnswer(ExclusiveAnswer):
     """An answer for which the request may have to go the general way, after all.
 
-    ``frame`` is the request's own copy: it outlives the connection's buffer.
+    ``frame`` is the request's own copy: it outlives the connection's buffer. ``general``: what the
+    general way answers, where it does: it is not of the form that the lean way's answers have.
     """
 
-    __slots__ = ("_access", "_frame", "_is_told", "_peer", "_repetition", "broker")
+    __slots__ = ("_access", "_frame", "_is_told", "_peer", "_repetition", "broker", "general")
 
     def __init__(
         self, broker: "Broker", frame: memoryview, peer: Peer, access: AccessControl | None
@@ -85,6 +86,7 @@ class RepeatableAnswer(ExclusiveAnswer):
         self._peer = peer
         self._access = access
         self._is_told = False
+        self.general: tuple[RequestHeader, Any] | None = None
         self._repetition: asyncio.Future[Any] | None = None
 
     def takes(self) -> bool:
@@ -108,7 +110,8 @@ class RepeatableAnswer(ExclusiveAnswer):
             return
         error = done.exception()
         if error is None:
-            self.answer(done.result())
+            self.general = done.result()
+            self.answer([])
         else:
             self.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
@@ -121,14 +124,14 @@ class RepeatableAnswer(ExclusiveAnswer):
 
 async def _answer_generally(
     broker: "Broker", frame: memoryview, peer: Peer, access: AccessControl | None
-) -> Parts:
+) -> tuple[RequestHeader, Any]:
     from .handlers import end_txn, produce  # noqa: PLC0415 - handlers are loaded when asked
 
     header, position = decode_request_header(frame)
-    key, version, correlation_id, client_id = header
+    key, version, _, client_id = header
     handle: Any = end_txn.handle if key == ApiKey.END_TXN else produce.handle
     request = decode(API[ApiKey(key)].request, version, frame, position, exact=False)
     response: Any = handle(broker, RequestContext(key, version, client_id, peer, access), request)
     if not isinstance(response, Struct):
         response = await response
-    return [b"".join(map(bytes, encode_response(key, version, correlation_id, response)))]
+    return header, response

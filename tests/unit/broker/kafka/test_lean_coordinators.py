@@ -417,6 +417,24 @@ class TestATransaction:
         assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
         assert log.log_end_offset == 1
 
+    async def test_that_is_refused_after_all_is_told_its_throttle_time(
+        self, both: list[Way]
+    ) -> None:
+        """The general way's answer names the leader behind the throttle time."""
+        way, one = both[0], Producer("a")
+        await initialize(both, one)
+        way.broker.quotas.set_quotas({QuotaEntity(DEFAULT): {"request_percentage": 1e-6}})
+        partition = way.broker.replicas.leader_of("t", 0)
+        request = produce_request(way, 12, one, 0, one.batch(way))
+        reply = way.begin(ApiKey.PRODUCE, 12, request)
+        partition.suspect()
+        _, response = decode_response(ApiKey.PRODUCE, 12, memoryview(await answered(reply))[4:])
+        partition.resume()
+        (told,) = response.responses[0].partition_responses
+        assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert [node.port for node in response.node_endpoints] == [HERE.address.port]
+        assert response.throttle_time_ms == 1001
+
     async def test_needs_its_rights_whichever_way_it_goes(self, both: list[Way]) -> None:
         one = Producer("a")
         await initialize(both, one)
