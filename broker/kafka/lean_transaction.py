@@ -148,6 +148,9 @@ class FirstBatch(RepeatableAnswer):
 
     def _append(self) -> None:
         partition = self._partition
+        if not _takes_as_is(partition, self._batch):  # the topic's settings are others by now
+            self.repeat()
+            return
         try:
             info = self._info = partition.append(self._batch, ACKS_ALL, self._verification)
         except ApiError:

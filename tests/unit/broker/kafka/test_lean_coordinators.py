@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -434,6 +435,18 @@ class TestATransaction:
         assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert [node.port for node in response.node_endpoints] == [HERE.address.port]
         assert response.throttle_time_ms == 1001
+
+    async def test_whose_topic_is_compacted_meanwhile_needs_keys(self, both: list[Way]) -> None:
+        way, one = both[0], Producer("a")
+        await initialize(both, one)
+        log = way.broker.replicas.leader_of("t", 0).log
+        request = produce_request(way, 12, one, 0, one.batch(way))
+        reply = way.begin(ApiKey.PRODUCE, 12, request)
+        log.update_config(replace(log.config, compacts=True))
+        _, response = decode_response(ApiKey.PRODUCE, 12, memoryview(await answered(reply))[4:])
+        (told,) = response.responses[0].partition_responses
+        assert told.error_code == ErrorCode.INVALID_RECORD
+        assert log.log_end_offset == 0
 
     async def test_needs_its_rights_whichever_way_it_goes(self, both: list[Way]) -> None:
         one = Producer("a")
