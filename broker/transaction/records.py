@@ -16,7 +16,8 @@ from qbus.wire.declare import Int8, Int16, Int32, Int64, String, Struct, field
 from .state import NO_EPOCH, NO_PRODUCER_ID, Place, State, Transaction
 
 _IDS: Final = 20_000  # whose keys are remembered
-_PARTITION_SETS: Final = 2_000  # remembered in their encoded form
+_PARTITION_SETS: Final = 2_000  # remembered in their encoded form,
+_FEW_PARTITIONS: Final = 16  # if they are small: large ones would keep hundreds of megabytes
 
 _VERSION: Final = struct.Struct(">h")
 _FIXED: Final = struct.Struct(">hqhib")  # version, producer id, epoch, time-out, state
@@ -97,12 +98,17 @@ def encode_value(transaction: Transaction) -> bytes:
         transaction.state,
     )
     is_empty = transaction.state is State.EMPTY
-    partitions = _NULL if is_empty else _encode_partitions(transaction.partitions)
+    partitions = _NULL if is_empty else _partitions(transaction.partitions)
     times = _TIMES.pack(transaction.updated_ms, transaction.started_ms)
     return b"".join((fixed, partitions, times, *_tags(transaction)))
 
 
-@lru_cache(maxsize=_PARTITION_SETS)
+def _partitions(partitions: frozenset[Place]) -> bytes:
+    if len(partitions) <= _FEW_PARTITIONS:
+        return _known_partitions(partitions)
+    return _encode_partitions(partitions)
+
+
 def _encode_partitions(partitions: frozenset[Place]) -> bytes:
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
@@ -114,6 +120,9 @@ def _encode_partitions(partitions: frozenset[Place]) -> bytes:
         out += struct.pack(f">{len(indexes)}i", *indexes)
         out += _NULL  # no tags
     return bytes(out)
+
+
+_known_partitions = lru_cache(maxsize=_PARTITION_SETS)(_encode_partitions)
 
 
 def _tags(transaction: Transaction) -> list[bytes]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbus.broker.transaction import State, Transaction
+from qbus.broker.transaction import Place, State, Transaction, records
 from qbus.broker.transaction.records import (
     MalformedRecordError,
     decode_key,
@@ -35,6 +35,16 @@ TRANSACTIONS = st.builds(
     updated_ms=TIMES,
     client_version=st.integers(0, 2),
 )
+
+
+def test_large_sets_of_partitions_are_not_kept() -> None:
+    known = records._known_partitions.cache_info().currsize
+    places: set[Place] = set()
+    for index in range(100):
+        places.add(("large", index))
+        value = encode_value(Transaction("a", 1, 0, State.ONGOING, 1, partitions=frozenset(places)))
+        assert decode_value("a", value).partitions == places
+    assert records._known_partitions.cache_info().currsize <= known + 16
 
 
 def test_a_key_is_a_version_and_the_transactional_id() -> None:
