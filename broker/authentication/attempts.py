@@ -68,6 +68,10 @@ class FailedAttempts:
             bucket.spend(1)
         self._buckets.move_to_end(network)
 
+    def knows(self, host: str, user: str) -> bool:
+        """Whether a user has logged in from there, as far as is remembered."""
+        return (network_of(host), user) in self._known
+
     def succeeded(self, host: str, user: str) -> None:
         """A user has logged in from there."""
         pair = (network_of(host), user)

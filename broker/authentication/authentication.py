@@ -324,11 +324,17 @@ class Authentication:
         Raises:
             AuthenticationError: it was not checked.
         """
-        if self.passwords.remembers(user, password):
+        is_remembered = self.passwords.remembers(user, password)
+        if is_remembered and self.attempts.knows(host, user):
             return True
         is_another = not self.passwords.is_checking(user, password)
-        if is_another:
+        if is_another:  # also if it is remembered: else guesses from elsewhere would have no limit
             self._admit_attempt(host, user)
+        if is_remembered:
+            if counts:
+                self._note_success(host, user)
+            return True
+        if is_another:
             self.guesses.begin(host, user, monotonic())
         try:
             is_right = await self.passwords.check(user, password, host)

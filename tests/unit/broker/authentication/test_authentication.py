@@ -400,6 +400,19 @@ async def test_guesses_at_a_user_from_its_own_address_are_limited(
     assert world.authentication.guesses.refused == 2
 
 
+async def test_guesses_are_limited_though_the_right_password_is_remembered(world: World) -> None:
+    """Or who guesses from elsewhere would be told of the right one, however many were wrong."""
+    assert await world.log_in(world.connect(), plain()) is None
+    for number in range(10):
+        assert await world.log_in(world.connect("10.0.0.2"), plain(f"{number}")) is not None
+    assert await world.log_in(world.connect("10.0.0.2"), plain()) is not None
+    assert world.authentication.guesses.refused == 1
+    assert await world.authentication.verify("alice", "secret", "10.0.0.2") is None
+    assert await world.log_in(world.connect(), plain()) is None
+    assert world.authentication.passwords.checked == 11
+    assert await world.authentication.verify("alice", "secret", "10.0.0.3") is not None
+
+
 async def test_after_a_while_the_right_password_is_right_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
