@@ -204,10 +204,15 @@ class GroupMetadata:
     def abandon(self, error: ErrorCode) -> None:
         """What is stored is unknown: report ``error`` to all callbacks."""
         self._abandoned = error
-        waiting = [writing for writing in (self._in_flight, self._pending) if writing is not None]
+        in_flight, pending = self._in_flight, self._pending
         self._in_flight = self._pending = None
-        for writing in waiting:
-            for done in writing.done:
+        if in_flight is not None:
+            for done in in_flight.done:
+                done(error)
+        if error is ErrorCode.INVALID_COMMIT_OFFSET_SIZE:  # what came later is not to blame
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if pending is not None:
+            for done in pending.done:
                 done(error)
 
     def refuse_pending(self) -> None:

@@ -280,9 +280,13 @@ class GroupRegistry:
         if metadata.is_abandoned:
             return
         _log.debug("unloaded group %r: %s", metadata.group_id, error.name)
+        is_group_large = metadata.is_writing_group
         metadata.abandon(error)
-        too_large = error is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-        self.forget(metadata, ErrorCode.GROUP_MAX_SIZE_REACHED if too_large else error)
+        if error is ErrorCode.INVALID_COMMIT_OFFSET_SIZE:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE  # where somebody's offsets are too large
+            if is_group_large:
+                error = ErrorCode.GROUP_MAX_SIZE_REACHED
+        self.forget(metadata, error)
 
     def forget(self, metadata: GroupMetadata, error: ErrorCode) -> None:
         """Remove a group from memory; waiting requests get ``error``."""

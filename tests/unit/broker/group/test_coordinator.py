@@ -346,6 +346,18 @@ class TestCommits:
         assert await shell.offset("other", "t", 0) == 2
         assert await shell.offset("g", "t", 0) == 0
 
+    async def test_that_are_too_large_are_no_fault_of_members_that_wait(self) -> None:
+        shell = Shell()
+        await shell.settle_group("g", "a")
+        joining = await shell.join("g", new_member_id="b", needs_known_id=False)
+        shell.store.max_bytes = 1_000
+        large = at(1)._replace(metadata="x" * 1_000)
+        error = await refused(
+            shell.groups.commit("g", {("t", 0): large}, member_id="a", generation=1)
+        )
+        assert error is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        assert (await joining).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
     async def test_large_ones_are_parted(self) -> None:
         shell = Shell()
 
