@@ -52,7 +52,7 @@ Told = Mapping[tuple[int, Place], ErrorCode]
 """What partitions answered, by producer id and partition."""
 
 
-class _Answered(Protocol):
+class _Noted(Protocol):
     """Takes what a broker's partitions answered; ``problem``: why some did not."""
 
     def __call__(self, told: Told, problem: str = "", /) -> None:
@@ -232,19 +232,23 @@ class MarkerSender:
         wanted = {ending: places for ending, places in waiting.items() if not ending.is_over}
         if not wanted:
             return
-        line.requests += 1
         markers = [ending.marker(places) for ending, places in wanted.items()]
-        answered = partial(self._answered, broker, line, wanted)
+        noted = partial(self._note_all, wanted)
         try:
-            is_own = self._transport.write_own(broker, markers, answered)
+            # It takes no place of the few requests: else some of this broker's partitions that
+            # nothing is acknowledged of would hold up all transactions.
+            if self._transport.write_own(broker, markers, noted):
+                return
         except Exception as error:  # noqa: BLE001 - whatever it is, the partitions are to be told
             _log_unexpected(error)
-            answered({}, f"broker {broker}: {error!r}")
+            noted({}, f"broker {broker}: {error!r}")
             return
-        if not is_own:
-            self._start(self._tell(broker, markers, answered))
+        line.requests += 1
+        self._start(self._tell(broker, line, markers, noted))
 
-    async def _tell(self, broker: int, markers: Sequence[Marker], answered: "_Answered") -> None:
+    async def _tell(
+        self, broker: int, line: _Line, markers: Sequence[Marker], noted: "_Noted"
+    ) -> None:
         told: Told = {}
         problem = ""
         try:
@@ -252,20 +256,16 @@ class MarkerSender:
         except Exception as error:  # noqa: BLE001 - likewise
             problem = f"broker {broker}: {error!r}"
             _log_unexpected(error)
-        answered(told, problem)
+        finally:
+            line.requests -= 1
+            if line.waiting:
+                self._send(broker, line)
+        noted(told, problem)
 
-    def _answered(
-        self,
-        broker: int,
-        line: _Line,
-        wanted: Mapping[_Ending, set[Place]],
-        told: Told,
-        problem: str = "",
+    def _note_all(
+        self, wanted: Mapping[_Ending, set[Place]], told: Told, problem: str = ""
     ) -> None:
-        """What a broker's partitions answered."""
-        line.requests -= 1
-        if line.waiting:
-            self._send(broker, line)
+        """What became of the markers of some transactions on one broker."""
         for ending, places in wanted.items():
             self._note(ending, places, told, problem)
 

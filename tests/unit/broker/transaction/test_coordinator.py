@@ -1,11 +1,12 @@
 """The coordinator: decisions are stored before they are told, and told until everybody knows."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from qbus.broker.transaction import Participants, Question, State
+from qbus.broker.transaction import Marker, Participants, Question, State
 from qbus.errors import ApiError, ErrorCode, QbusError
 from qbus.names import TRANSACTIONS_TOPIC
 from tests.support.waiting import eventually
@@ -257,6 +258,28 @@ class TestWhoCannotBeTold:
         await world.transactions.end("free", free, commit=True, client_version=2)
         await world.over("free")
         assert world.state("stuck") is State.PREPARE_COMMIT
+
+    async def test_and_does_not_acknowledge_hinders_no_other_transaction(
+        self, world: World
+    ) -> None:
+        """Markers of this broker's own partitions wait for nothing but those partitions."""
+        waiting: list[tuple[Sequence[Marker], Any]] = []
+
+        def write_own(broker: int, markers: Sequence[Marker], told: Any) -> bool:
+            waiting.append((markers, told))
+            return broker == NEAR
+
+        world.brokers.write_own = write_own  # type: ignore[method-assign]
+        names = [f"tx{number}" for number in range(4)]
+        for number, name in enumerate(names, 1):
+            producer = await world.producer(name)
+            await world.transactions.add(name, producer, [T0])
+            await world.transactions.end(name, producer, commit=True, client_version=2)
+            await eventually(lambda number=number: len(waiting) == number)  # type: ignore[misc]
+        for markers, told in reversed(waiting):
+            told({(one.producer_id, T0): ErrorCode.NONE for one in markers})
+        for name in names:
+            await world.over(name)
 
     async def test_for_long_is_said_with_the_reason(
         self, world: World, caplog: pytest.LogCaptureFixture
