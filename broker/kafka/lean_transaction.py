@@ -8,7 +8,7 @@ import logging
 from struct import Struct as Packer
 from typing import TYPE_CHECKING, Any, Final
 
-from qbus.errors import ApiError, CorruptBatch, ErrorCode
+from qbus.errors import ApiError, ErrorCode
 from qbus.records.header import TRANSACTIONAL, read_header
 from qbus.wire.lean import LeanTransactional, produced, read_end, read_transactional
 
@@ -63,12 +63,14 @@ def produce(
             *producer, header.base_sequence, begins_with_zero=adds
         )
         if verification is not None:
+            if not broker.transactions.log.is_led(name):  # before the batch is copied
+                return None
             first = FirstBatch(broker, frame, peer, access, request, partition, verification)
             place = partition.topic, index
             is_asked = broker.transactions.begin_to_ask(name, producer, place, first, add=adds)
             return first if is_asked else None
         info = partition.append(batch, ACKS_ALL)
-    except (ApiError, CorruptBatch):  # nothing was appended; the general way says what is wrong
+    except ApiError:  # nothing was appended; the general way says what is wrong
         return None
     purgatory = broker.replicas.purgatory
     delayed = DelayedAnswer(purgatory.loop, version, correlation_id, topic, index, info)

@@ -7,7 +7,7 @@ of them come.
 """
 
 import logging
-from collections import Counter
+from collections import Counter, OrderedDict
 from typing import Final, Protocol
 
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Unauthenticated:
         self.closed = 0
         self._most = most
         self._listener = listener
-        self._waiting: dict[Waiting, None] = {}
+        self._waiting: OrderedDict[Waiting, None] = OrderedDict()  # its first is found at once
         self._new = 0
         self._told = 0
         self._next_warning_at = 0.0
