@@ -1,6 +1,7 @@
 """Jobs on their way into a partition: those of one turn of the event loop share a batch."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -13,10 +14,13 @@ from ..log import AppendInfo
 from ..partition.partition import ACKS_ALL, Partition
 from . import errors, resp
 
+_log = logging.getLogger(__name__)
+
 _BATCH_BYTES: Final = 512 * 1024
 _RECORD_BYTES: Final = 200  # what a job takes besides its body, about
 _ACKS_LEADER: Final = 1
 NEVER: Final = float("inf")
+_LEAST_S: Final = 0.01  # between two looks at those whose time is up
 
 _NO_DELAYS: Final = "the queue takes no delayed jobs: its topic has qbus.delay.enable=false"
 
@@ -116,7 +120,7 @@ def why_not_added(error: BaseException) -> str:
 class _Append:
     """One batch that was appended, until it is acknowledged: what a partition calls back."""
 
-    __slots__ = ("_adder", "_first_offset", "_ids", "_jobs", "_partition")
+    __slots__ = ("_adder", "_first_offset", "_ids", "_jobs", "_partition", "deadline")
 
     def __init__(
         self,
@@ -131,21 +135,21 @@ class _Append:
         self._jobs = jobs
         self._ids = ids
         self._first_offset = first_offset
+        self.deadline = min([job.deadline for job in jobs])
+        """When the first of the jobs runs out of time whose client was not told so yet."""
 
     def done(self) -> bool:
         """Whether nobody waits for it: those who ran out of time want to know, too."""
         return False
 
-    @property
-    def deadline(self) -> float:
-        """When the first of the jobs runs out of time."""
-        return min([job.deadline for job in self._jobs])
-
     def expire(self, now: float) -> None:
         """Tell those clients whose time is up."""
+        if self.deadline > now:
+            return
         for job in self._jobs:
             if job.deadline <= now:
                 job.expire()
+        self.deadline = min([job.deadline for job in self._jobs])
 
     def acknowledged(self, token: object, code: ErrorCode) -> None:  # noqa: ARG002 - there is one
         """It is acknowledged (NONE), or never will be."""
@@ -295,9 +299,12 @@ class Adder:
         now, following = self._loop.time(), NEVER
         for appended in list(self._unsafe):
             appended.expire(now)
-            following = min(following, appended.deadline)
-        if following < NEVER:
-            self._wake_at(following)
+            if appended.deadline < NEVER:
+                following = min(following, appended.deadline)
+            else:
+                self.forget(appended)
+        if following < NEVER:  # each job has a time of its own: a look at all is for many of them
+            self._wake_at(max(following, now + _LEAST_S))
 
 
 def _headers(job: NewJob, now_ms: int) -> Sequence[tuple[str, bytes]]:

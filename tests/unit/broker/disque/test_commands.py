@@ -198,6 +198,20 @@ class TestAdding:
         await jobs.settled()
         assert await jobs.bodies() == ["body", "patient", "hasty", "hasty"]
 
+    async def test_many_are_each_told_in_time(self, jobs: Jobs) -> None:
+        await jobs.add()
+        jobs.plane.disk.hold_syncs()
+        late = [jobs.begin(f"ADDJOB q hasty {ms}") for ms in range(1, 101)]
+        await asyncio.sleep(0)
+        late += [jobs.begin(f"ADDJOB q hasty {ms}") for ms in range(1, 101)]
+        for reply in late:
+            assert str(decoded(await asyncio.wait_for(reply, 5))).startswith("NOREPL Timeout")
+        end = jobs.partition().log.log_end_offset
+        jobs.plane.disk.release_syncs()
+        await eventually(lambda: jobs.partition().high_watermark > end)  # they are taken back
+        await jobs.settled()
+        assert await jobs.bodies() == ["body"]
+
     async def test_nor_is_a_delayed_one_that_is_not_safe_in_time(self, jobs: Jobs) -> None:
         await jobs.add()
         jobs.plane.disk.hold_syncs()
