@@ -254,7 +254,9 @@ class Adder:
                 )
                 for number, job in enumerate(jobs)
             ]
-        except (ApiError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - a defect must not leave clients waiting
+            if not isinstance(error, (ApiError, ValueError)):
+                _log.exception("%s: jobs cannot be added", partition)
             self.count_out(partition, jobs)
             for job in jobs:
                 job.failed(error)

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from qbus.broker.disque import service
+from qbus.broker.disque.adding import Adder, NewJob
 from qbus.broker.disque.job_queue import Job, TakenJob
 from qbus.broker.metadata.image import BrokerInfo
 from qbus.broker.partition.partition import Partition
 from qbus.broker.queues import ShareQueue
 from qbus.errors import ApiError, ErrorCode
-from qbus.jobs import GROUP, JobOptions, parse_id
+from qbus.jobs import GROUP, JobIds, JobOptions, parse_id
 from qbus.records import iter_batches
 from qbus.records.control import Change, decode_shared, iter_control
 from tests.support.data_plane import NODE
@@ -37,6 +38,13 @@ def changes_from(jobs: Jobs, offset: int) -> list[list[Change]]:
         [change for record in iter_control(batch) for change in decode_shared(record.value).changes]
         for batch in batches
     ]
+
+
+class BrokenDelays:
+    """Fails at whatever it is given."""
+
+    def intake(self, partition: Partition, batch: memoryview, acks: int) -> None:
+        raise RuntimeError("a defect")
 
 
 class TestAcknowledging:
@@ -211,6 +219,15 @@ class TestAdding:
         await eventually(lambda: jobs.partition().high_watermark > end)  # they are taken back
         await jobs.settled()
         assert await jobs.bodies() == ["body"]
+
+    async def test_a_defect_leaves_nobody_waiting(self, jobs: Jobs) -> None:
+        await jobs.add()
+        adder = Adder(BrokenDelays(), jobs.clock.time_ms)
+        added = [NewJob(b"body", JobOptions(60, 1, delay)) for delay in (10, 20)]
+        for job in added:
+            adder.add(jobs.partition(), JobIds(bytes(16), 0), job)
+        for job in added:
+            assert str(decoded(await asyncio.wait_for(job.reply, 5))) == "ERR a defect"
 
     async def test_nor_is_a_delayed_one_that_is_not_safe_in_time(self, jobs: Jobs) -> None:
         await jobs.add()
