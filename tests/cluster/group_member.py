@@ -9,6 +9,7 @@ input.
 
 import asyncio
 import json
+import os
 import sys
 import threading
 import time
@@ -178,15 +179,17 @@ KINDS: dict[str, type[Librdkafka | Qbus]] = {"librdkafka": Librdkafka, "qbus": Q
 
 
 def main() -> None:
-    """Be a member until the end of standard input."""
+    """Be a member until the end of standard input. What ends it before that ends the process."""
     kind, *where = sys.argv[1:]
     leaving = threading.Event()
-    member = KINDS[kind](*where)
-    thread = threading.Thread(target=member.run, args=(leaving,))
-    thread.start()
-    sys.stdin.read()
+    threading.Thread(target=_wait_for_end, args=(leaving,), daemon=True).start()
+    KINDS[kind](*where).run(leaving)
+
+
+def _wait_for_end(leaving: threading.Event) -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
     leaving.set()
-    thread.join()
 
 
 if __name__ == "__main__":
