@@ -33,6 +33,7 @@ _SOON: Final = timedelta(days=14)
 _TIME: Final = "%Y-%m-%d %H:%M"
 _CRL_HEAD: Final = b"-----BEGIN X509 CRL-----"
 _BEGIN_CRL: Final = re.compile(re.escape(_CRL_HEAD))
+_CERTIFICATE_HEAD: Final = re.compile(rb"-----BEGIN (X509 |TRUSTED )?CERTIFICATE-----")
 _Stamp = tuple[int, int, int]
 
 
@@ -321,6 +322,11 @@ def _load_revoked(context: ssl.SSLContext, path: str) -> None:
         raise ConfigError(
             f"{where}: expected lists of revoked certificates in PEM; convert one with: openssl crl"
             f" -inform DER -in {path} -out crl.pem"
+        )
+    if _CERTIFICATE_HEAD.search(content):  # OpenSSL would trust it as an authority
+        raise ConfigError(
+            f"{where}: expected nothing but lists of revoked certificates: the certificates of"
+            " authorities belong to ssl.truststore.location"
         )
     for one in lists:
         _check_times(where, one)

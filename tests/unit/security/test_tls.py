@@ -287,6 +287,16 @@ def test_a_file_may_have_the_lists_of_several_authorities(
         shake_hands(server_context(mutual), client_context(trusting(certificates, alice)))
 
 
+def test_a_certificate_beside_a_list_makes_no_authority(
+    mutual: Settings, certificates: Certificates, tmp_path: Path
+) -> None:
+    path = certificates.revoked()
+    path.write_bytes(path.read_bytes() + Certificates(tmp_path / "other").ca.read_bytes())
+    mutual.ssl_crl_location = str(path)
+    with pytest.raises(ConfigError, match=r"belong to ssl\.truststore\.location"):
+        server_context(mutual)
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
