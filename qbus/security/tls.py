@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S: Final = 1.0
+_TELL_EVERY_S: Final = 86_400.0
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,
@@ -99,6 +100,7 @@ class ServerTls:
         self._context = server_context(settings)
         self.reloads = 0
         self.failed_reloads = 0
+        self._told_at = self._looked_at
         self._tell_end()
 
     @property
@@ -115,8 +117,14 @@ class ServerTls:
         return [path for path in stated if path]
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for a new connection; it looks for changes once in a second."""
+        """Return the context for a new connection; it looks for changes once in a second.
+
+        Once a day it looks whether the certificate ends soon.
+        """
         now = self._clock()
+        if now - self._told_at >= _TELL_EVERY_S:
+            self._told_at = now
+            self._tell_end()
         if now - self._looked_at >= _LOOK_EVERY_S:
             self._looked_at = now
             if _stamps(self.files) != self._stamps:

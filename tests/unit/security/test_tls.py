@@ -242,6 +242,17 @@ def test_the_end_of_a_server_s_certificate_is_told(
     assert all(said in one and "OUTSIDE" in one and str(path) in one for one in told)
 
 
+def test_that_a_certificate_ends_is_told_once_a_day(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = certificates.ending("ending", datetime.now(UTC) + timedelta(days=3))
+    served = Served(Settings(ssl_keystore_location=str(path)))
+    for _ in range(4):
+        served.now += 43_200.0
+        served.tls.context()
+    assert len([one for one in caplog.messages if "put a new one" in one]) == 3
+
+
 # Certificates that were taken back
 
 
