@@ -69,7 +69,12 @@ def _warn_of_readers(path: Path, properties: dict[str, str]) -> None:
 
 
 def _can_read(path: Path, reads: int, enters: int) -> bool:
-    """Whether some others may read a file: it says so, and so do all directories above it."""
+    """Whether some others may read a file: it says so, and so do all directories above it.
+
+    What is no file, such as the pipe of a shell's ``<(...)``, has no place where others find it.
+    """
+    if not path.is_file():
+        return False
     real = path.resolve()
     return bool(real.stat().st_mode & reads) and all(
         one.stat().st_mode & enters for one in real.parents

@@ -1,5 +1,6 @@
 """Files of properties for `--command-config`: what is wrong with them is said in one line."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -115,6 +116,17 @@ def test_nothing_is_said_of_what_others_cannot_read_or_is_no_secret(
     public.parent.chmod(0o700)  # so that nobody gets at it
     read_command_config(public)
     assert capsys.readouterr().err == ""
+
+
+def test_what_a_shell_pipes_is_read() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, (LOGIN + "sasl.password=hunter2\n").encode())
+    os.close(writing)
+    try:
+        found = read_command_config(Path(f"/dev/fd/{reading}"))
+    finally:
+        os.close(reading)
+    assert found.security.sasl_username == "a"
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
