@@ -99,6 +99,11 @@ class AcquiredRecords:
                 if not columns.rows:
                     raise
                 break
+            except CorruptBatch as error:  # behind what was acquired: it was not decoded before
+                self.leftovers += [Ack(one.offset, AckType.RELEASE, 0) for one in self._rest]
+                self._fail(self._rest[0].offset, error)
+                self._rest = []
+                break
             deliveries.update((record.offset, record.deliveries) for record in self._rest)
             self._rest = []
         if not deliveries:
@@ -177,7 +182,11 @@ class AcquiredRecords:
         """Release what was acquired up to ``last``, and raise the error behind what is before."""
         first = max(self._seen_to, self._ranges[0].first if self._ranges else 0)
         self._account(last, (), AckType.RELEASE)
-        self._error = corrupt_at(*self.partition, first, str(error))
+        self._fail(first, error)
+
+    def _fail(self, offset: int, error: CorruptBatch) -> None:
+        """Have the next take raise that the records from ``offset`` on are damaged."""
+        self._error = corrupt_at(*self.partition, offset, str(error))
         self._error.__cause__ = error
 
     @property

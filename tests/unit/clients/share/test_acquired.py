@@ -15,9 +15,11 @@ from qbus.records import (
     RecordColumns,
     build_batch,
     decode_some,
+    read_header,
     set_base_offset,
 )
 from qbus.records.control import empty_batch
+from qbus.records.header import write_header
 
 P0 = TopicPartition("t", 0)
 
@@ -146,6 +148,24 @@ def test_columns_of_what_is_left() -> None:
     assert table.column("deliveries").to_pylist() == [1, 1, 1, 2, 2, 2, 2]
     assert table.column("value").to_pylist() == [b"%d" % offset for offset in found]
     assert records.take_arrow(RecordColumns(), 100) is None
+
+
+def test_columns_of_a_batch_that_is_damaged_behind_what_was_acquired() -> None:
+    pytest.importorskip("pyarrow")
+    damaged = bytearray(build_batch([(None, bytes(9000), (), 5) for _ in range(100)]))
+    damaged[-1] = 2  # a header that is not there
+    write_header(damaged, read_header(damaged))
+    set_base_offset(damaged, 5, 0)
+    records = acquired(batch(0, 5) + damaged + batch(105, 5), (0, 6, 1), (105, 109, 1))
+    taken = records.take_arrow(RecordColumns(), 100)
+    assert taken is not None
+    assert taken[1] == [0, 1, 2, 3, 4]
+    with pytest.raises(CorruptBatch, match="t-0 at offset 5"):
+        records.take_arrow(RecordColumns(), 100)
+    assert said(records) == [(5, AckType.RELEASE), (6, AckType.RELEASE)]
+    taken = records.take_arrow(RecordColumns(), 100)
+    assert taken is not None
+    assert taken[1] == [105, 106, 107, 108, 109]
 
 
 def test_columns_have_whole_batches() -> None:
