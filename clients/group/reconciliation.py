@@ -117,8 +117,10 @@ class Reconciliation:
             if may_commit and not self.state.is_lost:
                 await self._handover.commit(self._partitions.to_commit())
             self._leaving = self._leaving.union(self._partitions)
-            await self._handover.release(list(self._partitions))
-            await self.commits.drain()
+            try:
+                await self._handover.release(list(self._partitions))
+            finally:
+                await self.commits.drain()
         finally:
             await self._stop()
             await self.commits.close()

@@ -232,6 +232,28 @@ def test_a_commit_on_closing_gets_the_epoch_that_it_needs() -> None:
     run(main())
 
 
+def test_a_commit_on_closing_is_done_though_a_callback_fails() -> None:
+    world = World(10, {"t": 2})
+
+    class Failing(Reader):
+        """Commits when it gives partitions up, and fails."""
+
+        async def _revoked(self, partitions: list[TopicPartition]) -> None:
+            self.rebalance.commits.submit({one: OffsetAndMetadata(10**6) for one in partitions})
+            raise ValueError("a defect")
+
+    async def main() -> None:
+        first = Failing(world, ("t",))
+        world.readers.append(first)
+        await world.until_stable()
+        first.task.cancel()
+        with pytest.raises(ValueError, match="a defect"):
+            await first.rebalance.close(may_commit=False)
+        assert world.coordinator.committed[T0] == 10**6
+
+    run(main())
+
+
 def test_closing_ends_while_commits_of_what_is_given_up_are_under_way() -> None:
     world = World(9, {"t": 2})
 
