@@ -522,7 +522,8 @@ def register_metrics(metrics: "Metrics", authentication: Authentication) -> None
     )
     metrics.counter(
         "authentications_unchecked",
-        "Number of attempts refused because too many from the same address, or as the same user from there, had failed.",
+        "Number of attempts refused because too many from the same address,"
+        " or as the same user from there, had failed.",
         lambda: authentication.attempts.refused + authentication.guesses.refused,
     )
     metrics.counter(
