@@ -43,6 +43,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslBroker]:
         "sasl.oauthbearer.jwks.endpoint.url": keys,
         "sasl.oauthbearer.expected.audience": AUDIENCE,
         "super.users": f"User:{USER};User:{PLAIN_USER}",
+        "connection.failed.authentication.max.delay.ms": 0,  # wrong passwords do not wait
     }
     with SaslBroker(path / "data", **settings) as running:
         admin = confluent_admin(running)
