@@ -24,6 +24,29 @@ class ExclusiveAnswer(Delayed[Parts]):
     """An answer before which the connection's next request is not begun."""
 
 
+def produce_answer(
+    version: int,
+    correlation_id: int,
+    topic: str | bytes,
+    index: int,
+    code: ErrorCode,
+    info: AppendInfo,
+) -> Parts:
+    """The answer to a plain Produce request whose one batch was appended."""
+    return [
+        produced(
+            version,
+            correlation_id,
+            topic,
+            index,
+            code,
+            info.first_offset,
+            info.log_append_time,
+            info.log_start_offset,
+        )
+    ]
+
+
 class DelayedAnswer(Delayed[Parts]):
     """The answer to a plain Produce request whose batch is not acknowledged yet."""
 
@@ -47,20 +70,10 @@ class DelayedAnswer(Delayed[Parts]):
 
     def acknowledged(self, token: object, code: ErrorCode) -> None:  # noqa: ARG002 - there is one
         """The batch is acknowledged (NONE), or never will be."""
-        info = self._info
         self.answer(
-            [
-                produced(
-                    self._version,
-                    self._correlation_id,
-                    self._topic,
-                    self._index,
-                    code,
-                    info.first_offset,
-                    info.log_append_time,
-                    info.log_start_offset,
-                )
-            ]
+            produce_answer(
+                self._version, self._correlation_id, self._topic, self._index, code, self._info
+            )
         )
 
     def expire(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records.header import TRANSACTIONAL, read_header
-from qbus.wire.lean import LeanTransactional, produced, read_end, read_transactional
+from qbus.wire.lean import LeanTransactional, read_end, read_transactional
 
 from ..authorization import AccessControl, Operation, transactional_id
 from ..authorization import topic as topic_resource
@@ -20,7 +20,7 @@ from ..net.peer import Peer
 from ..partition.partition import ACKS_ALL, Partition
 from ..partition.purgatory import Delayed
 from ..transaction import EPOCH_PER_TRANSACTION, Participants
-from .lean_answers import DelayedAnswer, Parts, RepeatableAnswer
+from .lean_answers import DelayedAnswer, Parts, RepeatableAnswer, produce_answer
 
 if TYPE_CHECKING:
     from ..broker import Broker
@@ -171,20 +171,7 @@ class FirstBatch(RepeatableAnswer):
         info = self._info
         assert info is not None
         version, correlation_id, _, _, topic, index, _, _ = self._request
-        self.answer(
-            [
-                produced(
-                    version,
-                    correlation_id,
-                    topic,
-                    index,
-                    code,
-                    info.first_offset,
-                    info.log_append_time,
-                    info.log_start_offset,
-                )
-            ]
-        )
+        self.answer(produce_answer(version, correlation_id, topic, index, code, info))
 
     def expire(self) -> None:
         """Answer that the outcome is unknown: the batch is written."""
