@@ -102,6 +102,10 @@ class Load:
     records_size: int
 
 
+class LoadError(Exception):
+    """A server, or its load, failed in a row; what was wrong is on stderr."""
+
+
 def run(rounds: int, scale: float, setup: Setup = MEMORY) -> list[Figure]:
     """Each row, both servers in turn and warm; the worst ratio first."""
     figures: list[Figure] = []
@@ -110,6 +114,7 @@ def run(rounds: int, scale: float, setup: Setup = MEMORY) -> list[Figure]:
             rate = Figure(str(row), "requests/s")
             spent = Figure(str(row), "requests per CPU second")
             tail = Figure(str(row), "p99 ms", lower_is_better=True)
+            longest = Figure(str(row), "longest ms", lower_is_better=True)
             for turn in range(rounds + 1):
                 for server in servers:
                     # A JVM compiles while it is loaded, for many seconds.
@@ -118,7 +123,8 @@ def run(rounds: int, scale: float, setup: Setup = MEMORY) -> list[Figure]:
                         rate.add(server.name, found["rate"])
                         spent.add(server.name, found["per_cpu_second"])
                         tail.add(server.name, found["p99_ms"])
-            figures += [rate, spent, tail]
+                        longest.add(server.name, found["longest_ms"])
+            figures += [rate, spent, tail, longest]
     return worst_first(figures)
 
 
@@ -161,7 +167,10 @@ def measure(server: ServerProcess, row: Row, seconds: float) -> dict[str, float]
     """Load a server with a row, on a topic of its own."""
     with _topic(server.bootstrap) as topic:
         load = prepare(server.bootstrap, topic, row)
-        return drive(load, row, seconds, partial(cpu_seconds, server))
+        try:
+            return drive(load, row, seconds, partial(cpu_seconds, server))
+        except LoadError as error:
+            raise LoadError(f"{server.name}: {error}") from error
 
 
 def measure_floor(bootstrap: str, row: Row, seconds: float) -> dict[str, float]:
@@ -206,15 +215,19 @@ def drive(load: Load, row: Row, seconds: float, cpu: Callable[[], float]) -> dic
         command = [compiled("requests"), *map(str, words), frames.name]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            assert process.stdout.readline() == "counting\n", "the load failed"
+            if process.stdout.readline() != "counting\n":
+                raise LoadError(f"{row}: it failed while it warmed up, as it says above")
             before = cpu()
-            outcome = json.loads(process.stdout.readline())
+            if not (line := process.stdout.readline()):
+                raise LoadError(f"{row}: it failed, as it says above")
+            outcome = json.loads(line)
             spent = cpu() - before
     return {
         "rate": outcome["answers"] / outcome["seconds"],
         "per_cpu_second": outcome["answers"] / max(spent, 0.01),
         "p50_ms": outcome["p50_us"] / 1000,
         "p99_ms": outcome["p99_us"] / 1000,
+        "longest_ms": outcome["longest_us"] / 1000,
         "mb_s": outcome["bytes"] / outcome["seconds"] / 1e6,
     }
 

@@ -26,6 +26,7 @@
 #define PER_OCTAVE 64
 #define HEAD 64 /* bytes of an answer that are looked at; the rest is counted */
 #define SINK (1 << 20)
+#define PATIENCE_MS 10000
 
 struct connection {
     int fd;
@@ -40,7 +41,7 @@ struct connection {
 static uint64_t histogram[BUCKETS];
 static char sink[SINK];
 static long answer_length, error_at;
-static uint64_t answers, bytes;
+static uint64_t answers, bytes, longest_ns;
 
 static void fail(const char *what) {
     fprintf(stderr, "requests: %s: %s\n", what, errno ? strerror(errno) : "wrong");
@@ -65,6 +66,7 @@ static void observe(uint64_t ns) {
     uint64_t rest = octave >= 6 ? (ns >> (octave - 6)) & 63 : (ns << (6 - octave)) & 63;
     size_t bucket = (size_t)octave * PER_OCTAVE + rest;
     histogram[bucket < BUCKETS ? bucket : BUCKETS - 1]++;
+    if (ns > longest_ns) longest_ns = ns;
 }
 
 static double quantile_us(double q) {
@@ -199,8 +201,9 @@ int main(int argc, char **argv) {
     counted_from = begun + (until - begun) / 10;
     for (size_t i = 0; i < connections; i++) ask(&all[i]);
     do {
-        int ready = epoll_wait(poll_fd, events, 256, 1000);
-        if (ready == 0) fail("no answer for a second");
+        int ready = epoll_wait(poll_fd, events, 256, PATIENCE_MS);
+        errno = 0;
+        if (ready == 0) fail("no answer for ten seconds");
         for (int i = 0; i < ready; i++) {
             struct connection *c = &all[events[i].data.u64];
             if (c->sent < c->frame_size) push(c);
@@ -236,9 +239,10 @@ int main(int argc, char **argv) {
     } while (t < until);
     getrusage(RUSAGE_SELF, &usage);
     printf("{\"answers\": %llu, \"seconds\": %.6f, \"bytes\": %llu, \"p50_us\": %.1f, "
-           "\"p99_us\": %.1f, \"p999_us\": %.1f, \"cpu_s\": %.3f}\n",
+           "\"p99_us\": %.1f, \"p999_us\": %.1f, \"longest_us\": %.1f, \"cpu_s\": %.3f}\n",
            (unsigned long long)answers, (double)(t - counted_from) / 1e9,
            (unsigned long long)bytes, quantile_us(0.5), quantile_us(0.99), quantile_us(0.999),
+           (double)longest_ns / 1000,
            (double)usage.ru_utime.tv_sec + (double)usage.ru_utime.tv_usec / 1e6 +
                (double)usage.ru_stime.tv_sec + (double)usage.ru_stime.tv_usec / 1e6);
     return 0;
