@@ -52,6 +52,8 @@ class Commits:
         self._group = group
         self._state = state
         self._waiting: list[_Commit] = []
+        self._submitted = self._ended = 0
+        self._progress = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def submit(self, offsets: Offsets) -> asyncio.Future[None]:
@@ -67,6 +69,7 @@ class Commits:
             return done
         membership = NO_MEMBER if self._state is None else self._state.membership
         self._waiting.append(_Commit(dict(offsets), membership, done))
+        self._submitted += 1
         if self._task is None:
             self._task = asyncio.create_task(self._work())
         return done
@@ -86,17 +89,20 @@ class Commits:
         return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, "commit again after the next poll")
 
     async def drain(self) -> None:
-        """Return when everything submitted has succeeded or failed."""
-        while self._task is not None:
-            await asyncio.wait({self._task})
+        """Return when everything submitted before has succeeded or failed."""
+        last = self._submitted
+        while self._ended < last:
+            await self._progress.wait()
 
     async def close(self) -> None:
         """Cancel what is not done."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None  # it may never have begun
         while self._waiting:
             self._waiting.pop().done.cancel()
+        self._ended_up_to(self._submitted)
 
     async def _work(self) -> None:
         try:
@@ -107,8 +113,15 @@ class Commits:
                 finally:  # also when cancelled
                     for commit in together:
                         commit.done.cancel()
+                    self._ended_up_to(self._ended + len(together))
         finally:
             self._task = None
+
+    def _ended_up_to(self, number: int) -> None:
+        """So many of the commits that were submitted have succeeded, failed or been cancelled."""
+        self._ended = number
+        progress, self._progress = self._progress, asyncio.Event()
+        progress.set()
 
     def _next(self) -> list[_Commit]:
         """Take the first waiting commits that share a member and generation."""

@@ -69,7 +69,8 @@ class Handover:
     async def give_up(self, choose: Callable[[], list[TopicPartition]]) -> None:
         """Give up the partitions that ``choose`` returns inside a poll.
 
-        Everything read of them was committed then, unless the member lost its place.
+        Everything read of them was committed then, unless the member lost its place. No commit is
+        under way any more, not even one that a callback made, for another member has them next.
         """
         chosen: list[TopicPartition] = []
         offsets: Offsets = {}
@@ -86,6 +87,23 @@ class Handover:
             await self.commit(offsets)
         if chosen:
             await self._executor.run_in_poll(lambda: self.release(chosen))
+            await self._commits.drain()
+
+    async def finish(self, *, may_commit: bool) -> None:
+        """Give up everything as the consumer closes: commit what was read, if wanted, call back.
+
+        Returns when all commits are done. Raises what callbacks raise.
+        """
+        if may_commit and not self._state.is_lost:
+            await self.commit(self._partitions.to_commit())
+        try:
+            await self.release_all()
+        finally:
+            await self._commits.drain()
+
+    async def release_all(self) -> None:
+        """Release all partitions, as :meth:`release` does."""
+        await self.release(list(self._partitions))
 
     async def release(self, partitions: list[TopicPartition]) -> None:
         """Report revoked or lost partitions, then stop reading them; raise what callbacks raise."""

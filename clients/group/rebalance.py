@@ -70,7 +70,7 @@ class Rebalance:
         self._heartbeats.polled()
         if self.state.failure is not None:
             await self._stop()
-            await self._handover.release(list(self._partitions))
+            await self._handover.release_all()
             raise self.state.failure
         if self._task is not None and self._task.done():
             task, self._task = self._task, None
@@ -87,10 +87,7 @@ class Rebalance:
         """
         await self._stop()
         try:
-            if may_commit and not self.state.is_lost:
-                await self._handover.commit(self._partitions.to_commit())
-            await self.commits.drain()
-            await self._handover.release(list(self._partitions))
+            await self._handover.finish(may_commit=may_commit)
         finally:
             await self._heartbeats.stop()
             await self.commits.close()

@@ -95,7 +95,7 @@ class Reconciliation:
         self._polled_at = _now()
         if self.state.failure is not None:
             await self._stop()
-            await self._handover.release(list(self._partitions))
+            await self._handover.release_all()
             raise self.state.failure
         if self._reconciling is not None and self._reconciling.done():
             task, self._reconciling = self._reconciling, None
@@ -112,15 +112,10 @@ class Reconciliation:
         """
         self._is_closing = True
         await self._stop_reconciling()
+        self._leaving = self._leaving.union(self._partitions)
         try:
             # Heartbeats go on, which bring the epoch that the last commits need.
-            if may_commit and not self.state.is_lost:
-                await self._handover.commit(self._partitions.to_commit())
-            self._leaving = self._leaving.union(self._partitions)
-            try:
-                await self._handover.release(list(self._partitions))
-            finally:
-                await self.commits.drain()
+            await self._handover.finish(may_commit=may_commit)
         finally:
             await self._stop()
             await self.commits.close()
@@ -346,7 +341,6 @@ class Reconciliation:
             return chosen
 
         await self._handover.give_up(choose)
-        await self.commits.drain()  # none may come when another member has them
         self._leaving = frozenset()
 
     async def _give_up_all(self) -> None:
@@ -355,7 +349,7 @@ class Reconciliation:
         self._leaving = frozenset()
         self._acknowledges = False
         await self._stop_reconciling()
-        await self._executor.run_in_poll(lambda: self._handover.release(list(self._partitions)))
+        await self._executor.run_in_poll(self._handover.release_all)
 
 
 def _now() -> float:

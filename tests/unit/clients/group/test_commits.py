@@ -213,6 +213,22 @@ async def test_who_gives_up_waiting_stops_nothing() -> None:
     assert [offsets for _, offsets in coordinator.sent()] == [{0: 1}, {0: 2}]
 
 
+async def test_who_waits_for_commits_does_not_wait_for_later_ones() -> None:
+    coordinator = Coordinator()
+    coordinator.open.clear()
+    made = commits(coordinator, stable())
+    made.submit({P0: at(1)})
+    waiting = asyncio.create_task(made.drain())
+    await asyncio.sleep(0.01)
+    later = made.submit({P0: at(2)})
+    coordinator.open, held = asyncio.Event(), coordinator.open
+    held.set()
+    await asyncio.wait_for(waiting, 1)
+    assert not later.done()
+    await made.close()
+    await asyncio.wait_for(made.drain(), 1)
+
+
 async def test_what_is_given_up_is_cancelled() -> None:
     coordinator = Coordinator()
     coordinator.open.clear()
