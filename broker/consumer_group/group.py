@@ -56,6 +56,10 @@ from .nodes import encode_group, encode_member, group_path, member_path
 _MEMBERS_PER_SECOND: Final = 500
 """A group of so many members is assigned anew once a second at most, a smaller one more often."""
 _MOST_PAUSE: Final = 1.0
+_LEAST_INTERVAL_MS: Final = 1_000
+"""How often members that wait are to ask at most. Clients give a request up after the interval."""
+_OFTENER: Final = 5
+"""How many times as often as others they ask."""
 
 
 class Settings(NamedTuple):
@@ -318,10 +322,21 @@ class ConsumerGroup:
     def _accept(
         self, member: Member, assignment: Partitions | None = None
     ) -> ConsumerHeartbeatResult:
-        interval = self._settings().heartbeat_interval_ms
         return ConsumerHeartbeatResult(
-            ErrorCode.NONE, None, member.member_id, member.epoch, interval, assignment
+            ErrorCode.NONE, None, member.member_id, member.epoch, self._interval(member), assignment
         )
+
+    def _interval(self, member: Member) -> int:
+        """Return after how many milliseconds a member is to send the next heartbeat.
+
+        One that waits for what others are about to give up, or for its first assignment, is to ask
+        oftener, for only an answer can tell it.
+        """
+        interval = self._settings().heartbeat_interval_ms
+        is_new = not member.target and self.epoch > self.assignment_epoch
+        if is_new or member.state is MemberState.UNRELEASED:
+            return min(interval, max(interval // _OFTENER, _LEAST_INTERVAL_MS))
+        return interval
 
     def _join(self, request: ConsumerHeartbeat) -> Member:
         """Return the member that joins: a new one, one that lost its place, or a static one.

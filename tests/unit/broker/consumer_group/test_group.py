@@ -103,6 +103,24 @@ def test_a_heartbeat_without_a_list_gives_nothing_up(scene: Scene) -> None:
         assert not second.beat().assignment
 
 
+def test_a_member_that_waits_for_others_is_to_ask_sooner(scene: Scene) -> None:
+    first = scene.client("a")
+    joined = scene.beat("b", 0, **SUBSCRIBED)
+    assert (joined.assignment, joined.heartbeat_interval_ms) == (NOTHING, 1_000)
+    scene.pass_time(1)
+    assert scene.beat("b", joined.epoch).heartbeat_interval_ms == 1_000  # "a" has all four still
+    assert first.beat().heartbeat_interval_ms == 5_000
+    first.beat()
+    told = scene.beat("b", joined.epoch)
+    assert (len(told.assignment or ()), told.heartbeat_interval_ms) == (2, 5_000)
+
+
+def test_nobody_is_to_ask_oftener_than_once_a_second_or_as_configured() -> None:
+    scene = Scene(Settings(heartbeat_interval_ms=600))
+    scene.client("a")
+    assert scene.beat("b", 0, **SUBSCRIBED).heartbeat_interval_ms == 600
+
+
 def test_members_that_come_together_are_assigned_together() -> None:
     scene = Scene(t=1000)
     clients = [scene.client(f"m{n}") for n in range(100)]
