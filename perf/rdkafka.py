@@ -12,14 +12,17 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from perf.load_process import LoadFailedError, LoadProcess
+
 _CHUNK = 1000
 _MOST_AT_ONCE = 10_000
 _READY = "ready\n"
+_END_S = 60.0
 
 
 def run(case: str, bootstrap: str, **options: Any) -> dict[str, Any]:
     """Run one case in a fresh process and return what it measured."""
-    command = _command(case, bootstrap, options)
+    command = [sys.executable, *_arguments(case, bootstrap, options)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=600)
     result: dict[str, Any] = json.loads(done.stdout)
     return result
@@ -28,34 +31,32 @@ def run(case: str, bootstrap: str, **options: Any) -> dict[str, Any]:
 def run_together(case: str, bootstrap: str, topics: Sequence[str], **options: Any) -> float:
     """Run a process for each topic, all from one moment on, when all are connected.
 
-    Return the time until the last of them is done, in seconds.
+    Return the time until the last of them is done, in seconds. Raises
+    :class:`~perf.load_process.LoadFailedError` when one fails.
     """
     with ExitStack() as stack:
         loads = [
             stack.enter_context(
-                subprocess.Popen(
-                    _command(case, bootstrap, {**options, "topic": topic, "waits": True}),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
+                LoadProcess(
+                    f"{case} of {topic}",
+                    _arguments(case, bootstrap, {**options, "topic": topic, "waits": True}),
                 )
             )
             for topic in topics
         ]
         for load in loads:
-            assert load.stdout is not None
-            if load.stdout.readline() != _READY:
-                raise RuntimeError(f"a load of {case!r} failed before it began")
+            if (line := load.line()) != _READY:
+                raise LoadFailedError(f"the load {load.name} said {line!r} before it began")
         for load in loads:
-            assert load.stdin is not None
-            load.stdin.write("\n")
-            load.stdin.flush()
-        spans = [json.loads(load.communicate(timeout=600)[0]) for load in loads]
+            load.say("")
+        spans = [json.loads(load.line()) for load in loads]
+        for load in loads:
+            load.wait(_END_S)
     return float(max(one["ended"] for one in spans) - min(one["started"] for one in spans))
 
 
-def _command(case: str, bootstrap: str, options: dict[str, Any]) -> list[str]:
-    return [sys.executable, "-m", "perf.rdkafka", case, bootstrap, json.dumps(options)]
+def _arguments(case: str, bootstrap: str, options: dict[str, Any]) -> list[str]:
+    return ["-m", "perf.rdkafka", case, bootstrap, json.dumps(options)]
 
 
 def _begin(*, waits: bool) -> float:

@@ -1,18 +1,16 @@
 """How long a group reads nothing of a partition when a member joins, leaves or dies."""
 
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from itertools import count, pairwise
 from typing import NamedTuple
-
-from confluent_kafka import Producer
 
 from perf import rdkafka
 from perf.rebalance_load import HEARTBEAT_MS, SESSION_MS, Crew, Read
 from perf.report import Figure
 from perf.servers import Setup, both
+from tests.support.steady_records import steady_records
 
 _PER_MEMBER = 2
 """Partitions for each member."""
@@ -87,7 +85,7 @@ def _measure(bootstrap: str, client: str, protocol: str, size: int) -> dict[str,
     rdkafka.create_topic(bootstrap, topic, partitions)
     measured: dict[str, Outcome] = {}
     with ExitStack() as stack:
-        stack.enter_context(_records(bootstrap, topic, partitions))
+        stack.enter_context(steady_records(bootstrap, topic, partitions, _EVERY_S))
 
         def make(name: str, members: int) -> Crew:
             crew = Crew(bootstrap, name, members, client=client, protocol=protocol, topic=topic)
@@ -107,6 +105,8 @@ def _measure(bootstrap: str, client: str, protocol: str, size: int) -> dict[str,
             gone_at = group.watch(last.leave if event == "leaves" else last.die)
             group.crews.remove(last)
             group.settle()
+            if event == "leaves":
+                last.left()
             measured[event] = outcome(group.reads, gone_at)
     rdkafka.delete_topic(bootstrap, topic)
     return measured
@@ -140,7 +140,10 @@ class _Group:
             if has_been_long and is_shared(lately, self._partitions, members):
                 return
             if now > deadline:
-                raise AssertionError(f"{members} members do not settle: {lately[-50:]}")
+                errors = [error for crew in self.crews for error in crew.errors]
+                raise AssertionError(
+                    f"{members} members do not settle: {lately[-50:]}; their last errors: {errors}"
+                )
             time.sleep(0.2)
 
     def _collect(self) -> None:
@@ -174,25 +177,3 @@ def outcome(reads: Iterable[Read], event_at: float) -> Outcome:
             back_at = min(read.at for read in found if read.at > event_at and read.member == owner)
         until_whole = max(until_whole, back_at - event_at)
     return Outcome(until_whole, standstill)
-
-
-@contextmanager
-def _records(bootstrap: str, topic: str, partitions: int) -> Iterator[None]:
-    """A record to every partition, again and again."""
-    ended = threading.Event()
-
-    def send() -> None:
-        producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 2})
-        while not ended.wait(_EVERY_S):
-            for partition in range(partitions):
-                producer.produce(topic, b"record", partition=partition)
-            producer.poll(0)
-        producer.flush(_PATIENCE_S)
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()

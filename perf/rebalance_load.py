@@ -1,21 +1,31 @@
 """Members of a group in a process of its own: ``python -m perf.rebalance_load BOOTSTRAP JSON``.
 
 It takes a word a line: ``join`` has all members subscribe, ``report`` prints what they have read
-since the last report, ``leave`` closes them. Times are of the machine's monotonic clock, which all
+since the last report, and their last errors, ``leave`` closes them. A member that fails ends the
+process. Times are of the machine's monotonic clock, which all
 processes share.
 """
 
 import asyncio
 import json
-import subprocess
+import os
 import sys
 import threading
 import time
-from typing import Any, NamedTuple
+import traceback
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from perf.load_process import LoadProcess
 
 SESSION_MS = 6_000
 HEARTBEAT_MS = 1_000
 _POLL_S = 0.1
+_REPORT_S = 60.0
+_LEAVE_S = 60.0
+_ERRORS = 5
 
 
 class Read(NamedTuple):
@@ -29,55 +39,43 @@ class Read(NamedTuple):
 class Crew:
     """``count`` members in a process, made and not yet in the group.
 
-    ``options``: ``client`` (librdkafka or qbus), ``protocol`` and ``topic``.
+    ``options``: ``client`` (librdkafka or qbus), ``protocol`` and ``topic``. ``errors``: what
+    members were told lately that went wrong, and went on. All methods raise
+    :class:`~perf.load_process.LoadFailedError` when the process has failed.
     """
 
     def __init__(self, bootstrap: str, name: str, count: int, **options: str) -> None:
         self.count = count
+        self.errors: list[str] = []
         arguments = json.dumps({"name": name, "count": count, **options})
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "perf.rebalance_load", bootstrap, arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._answer()
+        self._load = LoadProcess(name, ["-m", "perf.rebalance_load", bootstrap, arguments])
+        self._load.line()
 
     def join(self) -> float:
         """Have them join; return when."""
-        return self._say("join")
+        return self._load.say("join")
 
     def leave(self) -> float:
         """Have them leave; return when."""
-        return self._say("leave")
+        return self._load.say("leave")
+
+    def left(self) -> None:
+        """Return when they have left."""
+        self._load.wait(_LEAVE_S)
 
     def die(self) -> float:
         """Kill the process; return when."""
-        now = time.monotonic()
-        self._process.kill()
-        self._process.communicate()
-        return now
+        return self._load.kill()
 
     def report(self) -> list[Read]:
         """Return what was read since the last report."""
-        self._say("report")
-        return [Read(*one) for one in self._answer()]
+        self._load.say("report")
+        reads, self.errors = json.loads(self._load.line(_REPORT_S))
+        return [Read(*one) for one in reads]
 
     def end(self) -> None:
         """Kill the process if it runs."""
-        if self._process.poll() is None:
-            self.die()
-
-    def _say(self, word: str) -> float:
-        assert self._process.stdin is not None
-        now = time.monotonic()
-        self._process.stdin.write(f"{word}\n")
-        self._process.stdin.flush()
-        return now
-
-    def _answer(self) -> Any:
-        assert self._process.stdout is not None
-        return json.loads(self._process.stdout.readline())
+        self._load.kill()
 
 
 class _Members:
@@ -89,6 +87,7 @@ class _Members:
         self.topic = topic
         self.protocol = protocol
         self.leaving = threading.Event()
+        self.errors: deque[str] = deque(maxlen=_ERRORS)
         self._read: list[Read] = []
 
     def saw(self, partition: int, member: str) -> None:
@@ -104,13 +103,22 @@ class _Members:
 def _run_librdkafka(members: _Members) -> None:
     """A thread for each consumer of librdkafka."""
     threads = [
-        threading.Thread(target=_consume, args=(members, name), daemon=True)
+        threading.Thread(target=_or_end, args=(partial(_consume, members, name),), daemon=True)
         for name in members.names
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def _or_end(work: Callable[[], None]) -> None:
+    """Do the work of a thread; what it raises ends the process, which tells of it."""
+    try:
+        work()
+    except BaseException:  # noqa: BLE001 - nothing may be lost with the thread
+        traceback.print_exc()
+        os._exit(1)
 
 
 def _consume(members: _Members, name: str) -> None:
@@ -131,7 +139,11 @@ def _consume(members: _Members, name: str) -> None:
     consumer.subscribe([members.topic])
     while not members.leaving.is_set():
         message = consumer.poll(_POLL_S)
-        if message is not None and message.error() is None:
+        if message is None:
+            continue
+        if (error := message.error()) is not None:
+            members.errors.append(f"{name}: {error}")
+        else:
             partition = message.partition()
             assert partition is not None
             members.saw(partition, name)
@@ -174,17 +186,18 @@ def main() -> None:
     options = json.loads(sys.argv[2])
     run = RUNS[options.pop("client")]
     members = _Members(sys.argv[1], **options)
-    working = threading.Thread(target=run, args=(members,), daemon=True)
+    working = threading.Thread(target=_or_end, args=(partial(run, members),), daemon=True)
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         word = line.strip()
         if word == "join":
             working.start()
         elif word == "report":
-            print(json.dumps(members.take()), flush=True)
+            print(json.dumps([members.take(), [*members.errors]]), flush=True)
         elif word == "leave":
             members.leaving.set()
             working.join()
+            return
 
 
 if __name__ == "__main__":

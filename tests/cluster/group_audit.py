@@ -6,9 +6,9 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 
@@ -28,35 +28,70 @@ class Story:
     events: list[Event] = field(default_factory=list)
     died_at: float | None = None
 
+    @property
+    def has_left(self) -> bool:
+        """Whether it has closed its consumer."""
+        return bool(self.events) and self.events[-1].what == "left"
 
-class GroupMember:
-    """A member in a process of its own."""
+    @property
+    def holds(self) -> set[int]:
+        """The partitions that it has now."""
+        held: set[int] = set()
+        for event in list(self.events):
+            if event.what == "assigned":
+                held |= event.offsets.keys()
+            elif event.what in {"revoked", "lost"}:
+                held -= event.offsets.keys()
+        return set() if self.died_at is not None else held
 
-    def __init__(self, name: str, kind: str, bootstrap: str, topic: str, group: str) -> None:
-        self.story = Story(name)
-        module = "tests.cluster.group_member"
+
+class Crew:
+    """Members in a process of their own, which takes the words of :mod:`.group_member`."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.living: dict[str, Story] = {}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, kind, bootstrap, topic, group],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+        self._stories: dict[str, Story] = {}
         self._listening = threading.Thread(target=self._listen, daemon=True)
         self._listening.start()
 
-    def leave(self, timeout: float) -> None:
-        """Leave the group, and end."""
+    def join(self, name: str) -> Story:
+        """Have a new member join; return what it will tell."""
+        story = self.living[name] = self._stories[name] = Story(name)
+        self._say("join", name)
+        return story
+
+    def unsubscribe(self, name: str) -> None:
+        """Have a member leave the group, and stay."""
+        self._say("unsubscribe", name)
+
+    def subscribe(self, name: str) -> None:
+        """Have a member that unsubscribed come again."""
+        self._say("subscribe", name)
+
+    def leave(self, name: str) -> None:
+        """Have a member close its consumer."""
+        del self.living[name]
+        self._say("leave", name)
+
+    def leave_all(self, timeout: float) -> None:
+        """Have all members leave and the process end; fail unless it does so well in time."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         code = self._process.wait(timeout)
         self._close()
-        assert code == 0, f"{self.story.name} ended with {code}"
+        assert code == 0, f"{[*self.living]} ended with {code}"
 
     def die(self) -> None:
         """End at once, without a word."""
+        now = time.monotonic()
         self._process.kill()
         self._process.wait()
-        self.story.died_at = time.monotonic()
+        for story in self._stories.values():
+            if not story.has_left:
+                story.died_at = now
         self._close()
 
     def end(self) -> None:
@@ -68,6 +103,11 @@ class GroupMember:
     def lives(self) -> bool:
         """Whether it runs, as it should unless it was told to end."""
         return self._process.poll() is None
+
+    def _say(self, word: str, name: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{word} {name}\n")
+        self._process.stdin.flush()
 
     def _close(self) -> None:
         assert self._process.stdin is not None
@@ -81,86 +121,189 @@ class GroupMember:
         for line in self._process.stdout:
             if not line.endswith("\n"):
                 return  # killed while it wrote
-            what, at, offsets = json.loads(line)
+            name, what, at, offsets = json.loads(line)
             event = Event(what, at, {int(one): offset for one, offset in offsets.items()})
-            self.story.events.append(event)
+            self._stories[name].events.append(event)
 
 
-class Holding(NamedTuple):
-    """A member had a partition from a time until another. ``is_lost``: it was told that late."""
+def python_crew(kind: str, bootstrap: str, topic: str, group: str) -> Crew:
+    """Return a crew of librdkafka's or Qbus's own consumers, yet without members."""
+    return Crew([sys.executable, "-m", "tests.cluster.group_member", kind, bootstrap, topic, group])
 
-    since: float
-    until: float
+
+@dataclass
+class Stay:
+    """A member had a partition for a time, read some of it, and committed up to an offset.
+
+    end: revoked, lost, died, or nothing when it has it still. Of what was lost it was told late.
+    reads: when it read which offset.
+    """
+
     member: str
-    is_lost: bool
+    partition: int
+    since: float
+    until: float = float("inf")
+    end: str = ""
+    reads: list[tuple[float, int]] = field(default_factory=list)
+    committed: int = 0
+
+    def __str__(self) -> str:
+        until = "on" if self.until == float("inf") else f"to {self.until:.3f}"
+        return f"{self.member} from {self.since:.3f} {until} ({self.end or 'has it'})"
 
 
-def holdings(stories: Iterable[Story]) -> dict[int, list[Holding]]:
+def stays(stories: Iterable[Story]) -> dict[int, list[Stay]]:
     """Return who had each partition when, in order of time."""
-    found: dict[int, list[Holding]] = defaultdict(list)
+    found: dict[int, list[Stay]] = defaultdict(list)
     for story in stories:
-        since: dict[int, float] = {}
-        for event in story.events:
-            for partition in event.offsets if event.what in {"assigned", "revoked", "lost"} else ():
-                if event.what == "assigned":
-                    since.setdefault(partition, event.at)
-                elif partition in since:
-                    is_lost = event.what == "lost"
-                    held = Holding(since.pop(partition), event.at, story.name, is_lost)
-                    found[partition].append(held)
-        for partition, at in since.items():
-            until = float("inf") if story.died_at is None else story.died_at
-            found[partition].append(Holding(at, until, story.name, is_lost=False))
-    return {partition: sorted(held) for partition, held in found.items()}
+        for stay in _stays(story):
+            found[stay.partition].append(stay)
+    return {partition: sorted(one, key=lambda stay: stay.since) for partition, one in found.items()}
 
 
-def double_owners(stories: Iterable[Story]) -> list[str]:
-    """Return where two members had one partition; one that was expelled may learn of it late."""
+def _stays(story: Story) -> Iterator[Stay]:
+    running: dict[int, Stay] = {}
+    for event in list(story.events):
+        for partition, offset in event.offsets.items():
+            if event.what == "assigned":
+                running.setdefault(partition, Stay(story.name, partition, event.at))
+            elif (stay := running.get(partition)) is None:
+                continue
+            elif event.what in {"revoked", "lost"}:
+                stay.until, stay.end = event.at, event.what
+                yield running.pop(partition)
+            elif event.what == "read":
+                stay.reads.append((event.at, offset))
+            elif event.what == "committed":
+                stay.committed = max(offset, stay.committed)
+    for stay in running.values():
+        if story.died_at is not None:
+            stay.until, stay.end = story.died_at, "died"
+        yield stay
+
+
+def double_owners(stories: Iterable[Story], session: float = 0.0) -> list[str]:
+    """Return where two members had one partition; one that was expelled may learn of it late.
+
+    ``session``: seconds for which nobody else may have what a killed member had.
+    """
     return [
         f"{partition}: {one} and {other}"
-        for partition, held in holdings(stories).items()
+        for partition, held in stays(stories).items()
         for one, other in combinations(held, 2)
-        if other.since < one.until and other.member != one.member and not one.is_lost
+        if other.since < one.until + (session if one.end == "died" else 0.0)
+        and other.member != one.member
+        and one.end != "lost"
     ]
+
+
+def foreign_reads(stories: Iterable[Story]) -> list[str]:
+    """Return where a member read of a partition that it did not have."""
+    wrong = []
+    for story in stories:
+        held: set[int] = set()
+        for event in list(story.events):
+            if event.what == "assigned":
+                held |= event.offsets.keys()
+            elif event.what in {"revoked", "lost"}:
+                held -= event.offsets.keys()
+            elif event.what == "read" and not held.issuperset(event.offsets):
+                wrong.append(f"{story.name} reads {event.offsets} at {event.at:.3f}")
+    return wrong
 
 
 def lost_commits(stories: Iterable[Story]) -> list[str]:
     """Return where a member began to read before what was committed before it got the partition."""
     told = list(stories)
-    commits = [
-        (partition, event.at, offset)
-        for story in told
-        for event in story.events
-        if event.what == "committed"
-        for partition, offset in event.offsets.items()
-    ]
+    commits = _commits(told)
     wrong = []
-    for story in told:
-        for partition, since, first in _beginnings(story):
-            known = (at for one, when, at in commits if one == partition and when < since)
+    for partition, held in stays(told).items():
+        for stay in held:
+            first = stay.reads[0][1] if stay.reads else float("inf")
+            known = (offset for at, offset, _ in commits[partition] if at < stay.since)
             if first < (least := max(known, default=0)):
-                wrong.append(f"{story.name} reads {partition} from {first}, not {least}")
+                wrong.append(f"{stay.member} reads {partition} from {first}, not {least}")
     return wrong
 
 
-def _beginnings(story: Story) -> Iterator[tuple[int, float, int]]:
-    """Yield each partition that a member got, when, and the first offset that it read then."""
-    since: dict[int, float] = {}
-    for event in story.events:
-        for partition, offset in event.offsets.items():
-            if event.what == "assigned":
-                since[partition] = event.at
-            elif event.what == "read" and partition in since:
-                yield partition, since.pop(partition), offset
+def commits_set_back(stories: Iterable[Story]) -> list[str]:
+    """Return where a member committed less than was committed before."""
+    wrong = []
+    for partition, commits in _commits(stories).items():
+        for (_, before, one), (at, after, other) in pairwise(commits):
+            if after < before:
+                wrong.append(f"{partition}: {before} by {one}, {after} by {other} at {at:.3f}")
+    return wrong
 
 
-def unread(stories: Iterable[Story], ends: dict[int, int]) -> dict[int, int]:
+def read_again(stories: Iterable[Story]) -> list[str]:
+    """Return where a record was read again, unless whoever read it died before it committed it.
+
+    A member that was expelled, and learned of it late, counts as one that died.
+    """
+    wrong = []
+    for partition, held in stays(stories).items():
+        last: dict[int, Stay] = {}
+        reads = ((at, offset, stay) for stay in held for at, offset in stay.reads)
+        for at, offset, stay in sorted(reads, key=lambda read: read[0]):
+            former = last.get(offset)
+            if former is not None and (
+                former is stay or former.end not in {"died", "lost"} or offset < former.committed
+            ):
+                wrong.append(f"{partition}: {offset} at {at:.3f} by {stay}, before by {former}")
+            last[offset] = stay
+    return wrong
+
+
+class Sighting(NamedTuple):
+    """What a further client was told that the group has committed, when it asked at a time."""
+
+    asked_at: float
+    committed: Mapping[int, int]
+
+
+def forgotten(stories: Iterable[Story], sightings: Sequence[Sighting]) -> list[str]:
+    """Return where a client saw less than was committed when it asked, or than it saw before."""
+    wrong = []
+    commits = _commits(stories)
+    seen: dict[int, int] = {}
+    for asked_at, committed in sightings:
+        for partition, offset in committed.items():
+            known = (at_least for at, at_least, _ in commits[partition] if at < asked_at)
+            least = max(*known, seen.get(partition, 0), 0)
+            if offset < least:
+                wrong.append(f"{partition}: {offset} at {asked_at:.3f}, not {least}")
+            seen[partition] = offset
+    return wrong
+
+
+def pauses(stories: Iterable[Story]) -> dict[str, list[float]]:
+    """Return for how long partitions were nobody's, by how the time before ended: in seconds."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for held in stays(stories).values():
+        for one, other in pairwise(held):
+            found[one.end].append(other.since - one.until)
+    return dict(found)
+
+
+def unread(stories: Iterable[Story], ends: Mapping[int, int]) -> dict[int, int]:
     """Return how many records of each partition nobody has read, where there are any."""
     seen: dict[int, set[int]] = defaultdict(set)
     for story in stories:
-        for event in story.events:
+        for event in list(story.events):
             if event.what == "read":
                 for partition, offset in event.offsets.items():
                     seen[partition].add(offset)
     missing = {partition: end - len(seen[partition]) for partition, end in ends.items()}
     return {partition: count for partition, count in missing.items() if count}
+
+
+def _commits(stories: Iterable[Story]) -> dict[int, list[tuple[float, int, str]]]:
+    """Return when which offset of each partition was known to be committed, and by whom."""
+    found: dict[int, list[tuple[float, int, str]]] = defaultdict(list)
+    for story in stories:
+        for event in list(story.events):
+            if event.what == "committed":
+                for partition, offset in event.offsets.items():
+                    found[partition].append((event.at, offset, story.name))
+    return defaultdict(list, {partition: sorted(one) for partition, one in found.items()})

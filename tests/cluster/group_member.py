@@ -1,10 +1,14 @@
-"""A member of a group of the consumer protocol, in a process that a test may kill.
+"""Members of a group in a process that a test may kill.
 
-``python -m tests.cluster.group_member KIND BOOTSTRAP TOPIC GROUP`` reads, commits every few records
-and before it gives partitions up, and prints what happens to it, a JSON array a line:
-``[what, seconds, {partition: offset}]``. ``what``: assigned, revoked, lost, read or committed. It
-is printed when it begins to hold, or has ceased to. It leaves the group at the end of standard
-input.
+``python -m tests.cluster.group_member KIND BOOTSTRAP TOPIC GROUP`` takes a word and a member's
+name a line: ``join`` makes a member, ``unsubscribe`` has it leave and ``subscribe`` come again,
+``leave`` closes it. At the end of standard input all leave.
+
+Members read, commit what they read about once a second and before they give partitions up, and
+print what happens to them, a JSON array a line: ``[name, what, seconds, {partition: offset}]``.
+``what``: assigned, revoked, lost, read, committed or left. It is printed when a member begins to
+hold a partition, or has ceased to; offsets are what was read, or committed. Seconds are of the
+machine's monotonic clock.
 """
 
 import asyncio
@@ -13,8 +17,11 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from concurrent import futures
+from enum import Enum
+from typing import Any, Protocol
 
 import confluent_kafka as ck
 
@@ -22,118 +29,190 @@ from qbus.aio import Consumer
 from qbus.errors import QbusError
 
 _POLL_S = 0.1
-_EVERY = 20  # records between two commits
+_COMMIT_S = 1.0
+_INSIST_S = 5.0
+"""For how long a member that gives partitions up tries to commit."""
+_PAUSE_S = 0.25
+_printing = threading.Lock()
 
 
-def _tell(what: str, offsets: Mapping[int, int] | Iterable[int]) -> None:
-    found = offsets if isinstance(offsets, Mapping) else dict.fromkeys(offsets, -1)
-    print(json.dumps([what, time.monotonic(), found]), flush=True)
+class Wish(Enum):
+    """What a member is to be."""
+
+    SUBSCRIBED = "subscribe"
+    IDLE = "unsubscribe"
+    GONE = "leave"
 
 
-class Positions:
-    """What was read, and is to be committed."""
+class Diary:
+    """What a member has read and is to commit, and the lines that tell of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.wish = Wish.SUBSCRIBED
         self._next: dict[int, int] = {}
-        self._count = 0
+        self._committed_at = time.monotonic()
 
-    def read(self, partition: int, offset: int) -> bool:
-        """Note a record; return whether it is time to commit."""
-        _tell("read", {partition: offset})
+    def tell(self, what: str, offsets: Mapping[int, int] | Iterable[int] = ()) -> None:
+        """Print what happens now."""
+        found = offsets if isinstance(offsets, Mapping) else dict.fromkeys(offsets, -1)
+        line = json.dumps([self.name, what, time.monotonic(), found])
+        with _printing:
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+
+    def read(self, partition: int, offset: int) -> None:
+        """Note a record."""
+        self.tell("read", {partition: offset})
         self._next[partition] = offset + 1
-        self._count += 1
-        return self._count % _EVERY == 0
+
+    def due(self) -> dict[int, int]:
+        """Return what to commit; nothing if that was done lately."""
+        if time.monotonic() - self._committed_at < _COMMIT_S:
+            return {}
+        self._committed_at = time.monotonic()
+        return dict(self._next)
 
     def of(self, partitions: Iterable[int]) -> dict[int, int]:
         """Return what to commit of these partitions."""
         return {one: self._next[one] for one in partitions if one in self._next}
 
-    def all(self) -> dict[int, int]:
-        """Return what to commit of all partitions."""
-        return dict(self._next)
+    def committed(self, offsets: Mapping[int, int]) -> None:
+        """Offsets are stored: they need no further commit."""
+        self.tell("committed", offsets)
+        for partition, offset in offsets.items():
+            if self._next.get(partition) == offset:
+                del self._next[partition]
 
-    def forget(self, partitions: Iterable[int]) -> None:
-        """Others have them."""
+    def gone(self, what: str, partitions: list[int]) -> None:
+        """Others have these partitions: they were ``revoked`` or ``lost``."""
         for one in partitions:
             self._next.pop(one, None)
+        self.tell(what, partitions)
+
+
+class Kind(Protocol):
+    """Where members of one client live."""
+
+    def join(self, diary: Diary) -> None:
+        """Have a member begin."""
+
+    def wait(self) -> None:
+        """Return when all that were told to leave have."""
 
 
 class Librdkafka:
-    """A member by librdkafka."""
+    """Members by librdkafka, each in a thread."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self._where = bootstrap, topic, group
+        self._threads: list[threading.Thread] = []
+
+    def join(self, diary: Diary) -> None:
+        member = _LibrdkafkaMember(diary, *self._where)
+        self._threads.append(threading.Thread(target=_or_end, args=(member.run,), daemon=True))
+        self._threads[-1].start()
+
+    def wait(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+
+class _LibrdkafkaMember:
+    def __init__(self, diary: Diary, bootstrap: str, topic: str, group: str) -> None:
+        self._diary = diary
         self._topic = topic
-        self._positions = Positions()
         self._consumer = ck.Consumer(
             {
                 "bootstrap.servers": bootstrap,
+                "client.id": diary.name,
                 "group.id": group,
                 "group.protocol": "consumer",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
+                "fetch.wait.max.ms": 1_000,
                 "log_level": 2,
             }
         )
 
-    def run(self, leaving: threading.Event) -> None:
-        """Read until told to leave."""
+    def run(self) -> None:
+        diary, is_subscribed = self._diary, False
+        while diary.wish is not Wish.GONE:
+            if is_subscribed != (diary.wish is Wish.SUBSCRIBED):
+                is_subscribed = not is_subscribed
+                self._subscribe() if is_subscribed else self._consumer.unsubscribe()
+            message = self._consumer.poll(_POLL_S)
+            if message is not None and message.error() is None:
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                diary.read(partition, offset)
+            self._commit(diary.due())
+        self._consumer.close()
+        diary.tell("left")
+
+    def _subscribe(self) -> None:
         self._consumer.subscribe(
             [self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
         )
-        while not leaving.is_set():
-            message = self._consumer.poll(_POLL_S)
-            if message is None or message.error() is not None:
-                continue
-            partition, offset = message.partition(), message.offset()
-            assert partition is not None
-            assert offset is not None
-            if self._positions.read(partition, offset):
-                self._commit(self._positions.all())
-        self._consumer.close()
 
-    def _commit(self, offsets: dict[int, int]) -> None:
+    def _commit(self, offsets: dict[int, int]) -> bool:
+        """Commit; return whether all is stored. Otherwise the next commit covers it."""
         if not offsets:
-            return
+            return True
         places = [ck.TopicPartition(self._topic, one, at) for one, at in offsets.items()]
         try:
             done = self._consumer.commit(offsets=places, asynchronous=False)
-        except ck.KafkaException:
-            return  # the next commit covers it, or the next owner reads it again
-        good = {one.partition: one.offset for one in done or () if one.error is None}
-        _tell("committed", good)
+        except ck.KafkaException as error:
+            _note(f"{self._diary.name} cannot commit {offsets}: {error}")
+            return False
+        self._diary.committed({one.partition: one.offset for one in done or () if not one.error})
+        return all(one.error is None for one in done or ())
 
     def _assigned(self, _consumer: Any, places: list[ck.TopicPartition]) -> None:
-        _tell("assigned", [one.partition for one in places])
+        self._diary.tell("assigned", [one.partition for one in places])
 
     def _revoked(self, _consumer: Any, places: list[ck.TopicPartition]) -> None:
         partitions = [one.partition for one in places]
-        self._commit(self._positions.of(partitions))
-        self._positions.forget(partitions)
-        _tell("revoked", partitions)
+        deadline = time.monotonic() + _INSIST_S
+        while not self._commit(self._diary.of(partitions)) and time.monotonic() < deadline:
+            time.sleep(_PAUSE_S)
+        self._diary.gone("revoked", partitions)
 
     def _lost(self, _consumer: Any, places: list[ck.TopicPartition]) -> None:
-        partitions = [one.partition for one in places]
-        self._positions.forget(partitions)
-        _tell("lost", partitions)
+        self._diary.gone("lost", [one.partition for one in places])
 
 
 class Qbus:
-    """A member by Qbus's own client."""
+    """Members by Qbus's own client, all in one event loop."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self._where = bootstrap, topic, group
+        self._loop = asyncio.new_event_loop()
+        self._tasks: list[futures.Future[None]] = []
+        threading.Thread(target=_or_end, args=(self._loop.run_forever,), daemon=True).start()
+
+    def join(self, diary: Diary) -> None:
+        member = _QbusMember(diary, *self._where)
+        self._tasks.append(asyncio.run_coroutine_threadsafe(_or_end_async(member), self._loop))
+
+    def wait(self) -> None:
+        for task in self._tasks:
+            task.result()
+
+
+class _QbusMember:
+    def __init__(self, diary: Diary, bootstrap: str, topic: str, group: str) -> None:
+        self._diary = diary
         self._bootstrap = bootstrap
         self._topic = topic
         self._group = group
-        self._positions = Positions()
         self._consumer: Consumer
 
-    def run(self, leaving: threading.Event) -> None:
-        """Read until told to leave."""
-        asyncio.run(self._run(leaving))
-
-    async def _run(self, leaving: threading.Event) -> None:
+    async def run(self) -> None:
         async with Consumer(
             self._bootstrap,
+            client_id=self._diary.name,
             group=self._group,
             group_protocol="consumer",
             offset_reset="earliest",
@@ -142,54 +221,92 @@ class Qbus:
             on_revoked=self._revoked,
             on_lost=self._lost,
         ) as self._consumer:
-            self._consumer.subscribe([self._topic])
-            while not leaving.is_set():
-                is_due = False
-                for batch in await self._consumer.poll(_POLL_S):
-                    for record in batch:
-                        is_due |= self._positions.read(record.partition, record.offset)
-                if is_due:
-                    await self._commit(self._positions.all())
+            await self._go_on()
+        self._diary.tell("left")
 
-    async def _commit(self, offsets: dict[int, int]) -> None:
+    async def _go_on(self) -> None:
+        diary, is_subscribed = self._diary, False
+        while diary.wish is not Wish.GONE:
+            if is_subscribed and diary.wish is Wish.IDLE:
+                await self._consumer.unsubscribe()
+            elif not is_subscribed and diary.wish is Wish.SUBSCRIBED:
+                self._consumer.subscribe([self._topic])
+            is_subscribed = diary.wish is Wish.SUBSCRIBED
+            if not is_subscribed:
+                await asyncio.sleep(_POLL_S)
+                continue
+            for batch in await self._consumer.poll(_POLL_S):
+                for record in batch:
+                    diary.read(record.partition, record.offset)
+            await self._commit(diary.due())
+
+    async def _commit(self, offsets: dict[int, int]) -> bool:
+        """Commit; return whether all is stored. Otherwise the next commit covers it."""
         if not offsets:
-            return
+            return True
         try:
             await self._consumer.commit({(self._topic, one): at for one, at in offsets.items()})
-        except QbusError:
-            return  # the next commit covers it, or the next owner reads it again
-        _tell("committed", offsets)
+        except QbusError as error:
+            _note(f"{self._diary.name} cannot commit {offsets}: {error}")
+            return False
+        self._diary.committed(offsets)
+        return True
 
     def _assigned(self, places: Any) -> None:
-        _tell("assigned", [one.partition for one in places])
+        self._diary.tell("assigned", [one.partition for one in places])
 
     async def _revoked(self, places: Any) -> None:
         partitions = [one.partition for one in places]
-        await self._commit(self._positions.of(partitions))
-        self._positions.forget(partitions)
-        _tell("revoked", partitions)
+        offsets, deadline = self._diary.of(partitions), time.monotonic() + _INSIST_S
+        while time.monotonic() < deadline:
+            if await self._commit(offsets):
+                break
+            await asyncio.sleep(_PAUSE_S)
+        self._diary.gone("revoked", partitions)
 
     def _lost(self, places: Any) -> None:
-        partitions = [one.partition for one in places]
-        self._positions.forget(partitions)
-        _tell("lost", partitions)
+        self._diary.gone("lost", [one.partition for one in places])
 
 
 KINDS: dict[str, type[Librdkafka | Qbus]] = {"librdkafka": Librdkafka, "qbus": Qbus}
 
 
 def main() -> None:
-    """Be a member until the end of standard input. What ends it before that ends the process."""
+    """Do what standard input says. A member that fails ends the process."""
     kind, *where = sys.argv[1:]
-    leaving = threading.Event()
-    threading.Thread(target=_wait_for_end, args=(leaving,), daemon=True).start()
-    KINDS[kind](*where).run(leaving)
+    members: Kind = KINDS[kind](*where)
+    diaries: dict[str, Diary] = {}
+    for line in sys.stdin:
+        word, name = line.split()
+        if word == "join":
+            diaries[name] = Diary(name)
+            members.join(diaries[name])
+        else:
+            diaries[name].wish = Wish(word)
+    for diary in diaries.values():
+        diary.wish = Wish.GONE
+    members.wait()
 
 
-def _wait_for_end(leaving: threading.Event) -> None:
-    while os.read(sys.stdin.fileno(), 4096):
-        pass
-    leaving.set()
+def _or_end(work: Callable[[], None]) -> None:
+    """Do the work of a thread; what it raises ends the process, which is noticed."""
+    try:
+        work()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+async def _or_end_async(member: _QbusMember) -> None:
+    try:
+        await member.run()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -15,18 +15,28 @@ from tests.history.reading import read_out
 from tests.support import zookeeper_process
 from tests.support.cluster_view import View
 from tests.support.qbus_cluster import QbusCluster
+from tests.support.steady_records import steady_records
 from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
 from .faults.probe import create_topic
-from .group_audit import GroupMember, Story, double_owners, lost_commits, unread
+from .group_audit import (
+    Crew,
+    Story,
+    commits_set_back,
+    double_owners,
+    foreign_reads,
+    lost_commits,
+    python_crew,
+    unread,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 SEED = int(os.environ.get("QBUS_SEED", "0")) or time.time_ns() % 1_000_000
 PARTITIONS = 6
 _SECONDS = float(os.environ.get("QBUS_STORM_SECONDS", "150"))
-_PAUSE = 0.005  # seconds between two records
+_EVERY = 0.03  # seconds between two records of a partition
 _PATIENCE = 120.0
 _SETTINGS = {
     "zookeeper.session.timeout.ms": "4000",
@@ -52,7 +62,10 @@ def test_one_owner_and_no_commit_lost_while_brokers_are_killed(running: QbusClus
     create_topic(running.bootstrap, topic, PARTITIONS)
     members = _Members(running.bootstrap, topic)
     try:
-        with _records(running.bootstrap, topic), _kills(running, topic) as killed:
+        with (
+            steady_records(running.bootstrap, topic, PARTITIONS, _EVERY),
+            _kills(running, topic) as killed,
+        ):
             members.storm(_SECONDS)
         ends = read_out(running.bootstrap, topic, range(PARTITIONS)).ends
         members.come()
@@ -64,20 +77,21 @@ def test_one_owner_and_no_commit_lost_while_brokers_are_killed(running: QbusClus
     print(f"seed {SEED}: {_summary(told)}; {sum(ends.values())} records; killed {killed}")
     assert len(killed) > _SECONDS / 40
     assert double_owners(told) == []
+    assert foreign_reads(told) == []
     assert lost_commits(told) == []
+    assert commits_set_back(told) == []
     assert _committed(running.bootstrap, topic) == ends
 
 
 class _Members:
-    """The members that there are, and what all that there have been have told."""
+    """The members that there are, each in its process, and what all that there have been told."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        self._bootstrap = bootstrap
-        self._topic = topic
+        self._where = bootstrap, topic, topic
         self._random = random.Random(SEED)
         self._kinds = cycle(["librdkafka", "qbus"])
         self._numbers = count()
-        self._living: list[GroupMember] = []
+        self._living: list[Crew] = []
         self.stories: list[Story] = []
 
     def storm(self, seconds: float) -> None:
@@ -94,57 +108,24 @@ class _Members:
                 self.come()
             elif what != "come":
                 member = self._living.pop(self._random.randrange(len(self._living)))
-                member.leave(_PATIENCE) if what == "leave" else member.die()
+                member.leave_all(_PATIENCE) if what == "leave" else member.die()
 
     def come(self) -> None:
         """Have one more."""
         kind = next(self._kinds)
-        name = f"{kind}-{next(self._numbers)}"
-        member = GroupMember(name, kind, self._bootstrap, self._topic, self._topic)
+        member = python_crew(kind, *self._where)
         self._living.append(member)
-        self.stories.append(member.story)
+        self.stories.append(member.join(f"{kind}-{next(self._numbers)}"))
 
     def leave_all(self) -> None:
         """Have all leave, with everything committed."""
         while self._living:
-            self._living.pop().leave(_PATIENCE)
+            self._living.pop().leave_all(_PATIENCE)
 
     def end(self) -> None:
         """Kill those that there are."""
         for member in self._living:
             member.end()
-
-
-@contextmanager
-def _records(bootstrap: str, topic: str) -> Iterator[None]:
-    """Records for all partitions in turn, which are all stored in the end."""
-    ended = threading.Event()
-    failed: list[object] = []
-
-    def send() -> None:
-        producer = ck.Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 2}
-        )
-        for number in count():
-            if ended.wait(_PAUSE):
-                break
-            producer.produce(
-                topic,
-                b"%d" % number,
-                partition=number % PARTITIONS,
-                on_delivery=lambda error, _: failed.append(error) if error else None,
-            )
-            producer.poll(0)
-        producer.flush(_PATIENCE)
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-    assert failed == []
 
 
 @contextmanager

@@ -1,6 +1,18 @@
 """The audit of a group's members notices two owners, lost commits and what nobody read."""
 
-from .group_audit import Event, Story, double_owners, lost_commits, unread
+from .group_audit import (
+    Event,
+    Sighting,
+    Story,
+    commits_set_back,
+    double_owners,
+    foreign_reads,
+    forgotten,
+    lost_commits,
+    pauses,
+    read_again,
+    unread,
+)
 
 
 def story(
@@ -48,3 +60,64 @@ def test_what_is_committed_after_a_partition_was_given_away_need_not_be_known() 
 def test_what_nobody_read_is_missing() -> None:
     first = story("a", ("read", 1.0, {0: 0}), ("read", 1.1, {0: 1}), ("read", 1.2, {0: 1}))
     assert unread([first], {0: 3, 1: 0}) == {0: 1}
+
+
+def test_nobody_has_what_a_killed_member_had_before_its_session_ends() -> None:
+    first = story("a", ("assigned", 1.0, {0: -1}), died=3.0)
+    second = story("b", ("assigned", 9.0, {0: -1}))
+    assert double_owners([first, second], session=5.0) == []
+    assert len(double_owners([first, second], session=7.0)) == 1
+
+
+def test_a_member_reads_only_what_it_has() -> None:
+    good = story("a", ("assigned", 1.0, {0: -1}), ("read", 1.1, {0: 0}), ("revoked", 2.0, {0: -1}))
+    late = story("b", *good.events, ("read", 2.1, {0: 1}))
+    early = story("c", ("read", 0.9, {0: 0}), *good.events)
+    assert foreign_reads([good]) == []
+    assert len(foreign_reads([late, early])) == 2
+
+
+def read_from(name: str, since: float, *offsets: int, committed: int = 0) -> Story:
+    reads = (("read", since + 0.1, {0: offset}) for offset in offsets)
+    commits = [("committed", since + 0.2, {0: committed})] if committed else []
+    return story(name, ("assigned", since, {0: -1}), *reads, *commits)
+
+
+def ended(one: Story, how: str, at: float) -> Story:
+    return story(one.name, *one.events, (how, at, {0: -1}))
+
+
+def test_only_what_a_member_did_not_commit_before_it_died_may_be_read_again() -> None:
+    dead = read_from("a", 1.0, 0, 1, 2, 3, committed=2)
+    dead.died_at = 2.0
+    assert read_again([dead, read_from("b", 3.0, 2, 3)]) == []
+    (wrong,) = read_again([dead, read_from("b", 3.0, 1, 2, 3)])
+    assert wrong.startswith("0: 1 ")
+
+
+def test_what_a_member_gave_up_is_not_read_again() -> None:
+    whole = read_from("a", 1.0, 0, 1, 2)
+    assert len(read_again([ended(whole, "revoked", 2.0), read_from("b", 3.0, 2)])) == 1
+    assert read_again([ended(whole, "lost", 2.0), read_from("b", 3.0, 2)]) == []
+    assert len(read_again([read_from("a", 1.0, 0, 0)])) == 1
+
+
+def test_a_commit_below_an_earlier_one_is_found() -> None:
+    first = story("a", ("committed", 1.0, {0: 5}), ("committed", 2.0, {0: 5, 1: 9}))
+    assert commits_set_back([first, story("b", ("committed", 3.0, {0: 6}))]) == []
+    assert len(commits_set_back([first, story("b", ("committed", 1.5, {0: 4}))])) == 1
+
+
+def test_who_asks_sees_all_that_was_committed_before() -> None:
+    told = [story("a", ("committed", 1.0, {0: 5}))]
+    assert forgotten(told, [Sighting(0.9, {0: 0}), Sighting(1.1, {0: 5})]) == []
+    assert len(forgotten(told, [Sighting(1.1, {0: 4})])) == 1
+    assert len(forgotten(told, [Sighting(0.8, {0: 5}), Sighting(0.9, {0: 4})])) == 1
+
+
+def test_how_long_partitions_are_nobodys() -> None:
+    first = ended(read_from("a", 1.0, 0), "revoked", 2.0)
+    second = read_from("b", 2.5, 1)
+    second.died_at = 4.0
+    found = pauses([first, second, read_from("c", 9.0, 1)])
+    assert found == {"revoked": [0.5], "died": [5.0]}

@@ -31,11 +31,13 @@ def jars_or_skip(folder: str, artifacts: Sequence[Artifact]) -> Path:
 
 
 @contextmanager
-def running(request: pytest.FixtureRequest, directory: Path) -> Iterator[Cluster]:
-    """Run three brokers of the target that ``--target`` names."""
+def running(
+    request: pytest.FixtureRequest, directory: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[Cluster]:
+    """Run three brokers of the target that ``--target`` names, with settings of their own."""
     target = request.config.getoption("--target")
     skip_because_of(kafka.missing() if target == "kafka" else zookeeper_process.missing())
-    with cluster(target, directory) as whole:
+    with cluster(target, directory, settings=settings) as whole:
         view = View(whole.brokers)
         wait_until(view.are_all_there, "all brokers", PATIENCE)
         yield whole

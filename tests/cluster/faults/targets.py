@@ -44,9 +44,14 @@ def cluster(
     network: Network | None = None,
     zookeepers: int = 1,
     env: Mapping[int, Mapping[str, str]] | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Cluster:
-    """The target's cluster, not yet started. ``env``: of each node of ours, added to ours."""
+    """The target's cluster, not yet started.
+
+    ``env``: of each node of ours, added to ours. ``settings``: of all nodes, beside those of here.
+    """
+    given = {**(_KAFKA if target == "kafka" else _QBUS), **(settings or {})}
     if target == "kafka":
-        return KafkaCluster(directory, _KAFKA, heap="512M", network=network)
-    options = [word for pair in _QBUS.items() for word in ("-o", "=".join(pair))]
+        return KafkaCluster(directory, given, heap="512M", network=network)
+    options = [word for pair in given.items() for word in ("-o", "=".join(pair))]
     return QbusCluster(directory, *options, zookeepers=zookeepers, network=network, env=env)
