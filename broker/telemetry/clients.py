@@ -121,6 +121,8 @@ class ClientTelemetry:
     ) -> None:
         """Take what a client pushes; ``is_last``: it is being closed, and what it pushes of no use.
 
+        What is refused without being read does not count: the client may push again at once.
+
         Raises:
             ApiError: INVALID_REQUEST (no instance id, or a push after the last),
                 UNKNOWN_SUBSCRIPTION_ID, THROTTLING_QUOTA_EXCEEDED (a push too early, or too many
@@ -152,28 +154,34 @@ class ClientTelemetry:
         instance = self._instance(instance_id, *sender)
         if instance.is_terminating:
             raise ApiError(ErrorCode.INVALID_REQUEST, "the client has pushed for the last time")
-        instance.is_terminating = is_last
         if subscription_id != subscription.id:
             raise ApiError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
         if not is_last and now - instance.pushed_at < _EARLY * subscription.interval_ms:
             raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        is_read = bool(subscription.metrics) and not is_last  # of what nobody asked for, nothing is
+        self._check(codec, len(data), subscription, is_read=is_read)
+        # From here on it costs something: what is refused now may not come again at once.
         instance.pushed_at = now
-        if len(data) > subscription.max_bytes:
-            raise ApiError(ErrorCode.TELEMETRY_TOO_LARGE)
-        if codec != Compression.NONE and codec not in ACCEPTED:
-            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        instance.is_terminating = is_last
         if is_last:
             instance.points = []
-        elif subscription.metrics:  # of what nobody asked for, nothing is read
+        elif is_read:
             most = _MOST_EXPANSION * subscription.max_bytes
             points = await self._in_turn(Compression(codec), data, most)
             if not instance.is_terminating:  # nor has it become so meanwhile
                 instance.points = points
 
+    def _check(self, codec: int, size: int, subscription: Subscription, *, is_read: bool) -> None:
+        """Refuse what can be refused by a look. Raises ApiError."""
+        if size > subscription.max_bytes:
+            raise ApiError(ErrorCode.TELEMETRY_TOO_LARGE)
+        if codec != Compression.NONE and codec not in ACCEPTED:
+            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if is_read and self._waiting >= _MOST_WAITING:
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+
     async def _in_turn(self, codec: Compression, data: bytes, most_bytes: int) -> list[Point]:
         """Read a push when those before it are read. Raises ApiError."""
-        if self._waiting >= _MOST_WAITING:
-            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="telemetry")
         loop = asyncio.get_running_loop()

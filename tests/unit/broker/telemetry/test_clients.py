@@ -166,6 +166,32 @@ async def test_what_is_refused(arguments: dict[str, Any], code: ErrorCode) -> No
     assert world.shown() == {}
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [
+        {"subscription_id": 5},
+        {"codec": 9},
+        {"payload": bytes(1024 * 1024 + 1)},
+        {"codec": 9, "is_last": True},
+    ],
+)
+async def test_after_a_push_that_was_not_read_the_client_may_push_at_once(
+    refused: dict[str, Any],
+) -> None:
+    world = World()
+    await world.refused(**refused)
+    await world.push()
+    assert len(world.shown()) == 1
+
+
+async def test_after_one_that_was_read_in_vain_it_has_to_wait() -> None:
+    world = World()
+    assert await world.refused(b"\x0a\x05a") is ErrorCode.INVALID_RECORD
+    assert await world.refused() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    world.later()
+    await world.push()
+
+
 async def test_it_is_among_the_broker_s_metrics() -> None:
     world = World()
     metrics = Metrics()
