@@ -190,6 +190,7 @@ class _Pipeline:
         self.dispatcher = Dispatcher(
             config, positions, writer, clock, self.tailer.read_chunk, host=host
         )
+        self.tailer.together = self.dispatcher.together
         self.reporter = FileReporter(self.tailer.registry, clock)
         self.tailing = asyncio.create_task(self.tailer.run())
 

@@ -74,11 +74,13 @@ class Dispatcher:
         self._errors: dict[str, Exception] = {}
         self._senders: dict[tuple[str, int], PartitionSender] = {}
         self._acknowledged: Delivered = []
+        self._woken: list[PartitionSender] = []
+        self._is_gathering = False
         self._is_stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._producer = self._new_producer()
         self._renewing = asyncio.Lock()
-        self._spawn(self._look_for_brokers())
+        self.spawn(self._look_for_brokers())
 
     @property
     def error(self) -> Exception | None:
@@ -101,7 +103,7 @@ class Dispatcher:
             self._waiting[topic].append(file)
         else:
             self._waiting[topic] = [file]
-            self._spawn(self._find_partitions(topic))
+            self.spawn(self._find_partitions(topic))
 
     def shares_partition(self, one: Position, other: Position) -> bool:
         """Whether two files of one topic go to one partition; they may while it has no answer."""
@@ -130,7 +132,46 @@ class Dispatcher:
         self.failure.cancel()
         await self._producer.close(timeout=0)
 
+    def together(self, notice: Callable[[], object]) -> None:
+        """Call ``notice``, which finds files that are ready; then read and send all of them now."""
+        self._is_gathering = True
+        try:
+            notice()
+        finally:
+            self._is_gathering = False
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._woken and not self._is_stopping:
+            self._producer._send_at_once(self._send_woken)
+
+    def _send_woken(self) -> None:
+        woken, self._woken = self._woken, []
+        try:
+            for sender in woken:
+                sender.go_on()
+        except Exception as error:  # noqa: BLE001 - it ends delivery
+            self._fail(error)
+
     # What senders use.
+
+    def soon(self, sender: PartitionSender) -> None:
+        """Have a sender go on, together with others of this moment."""
+        if not self._woken and not self._is_gathering:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        self._woken.append(sender)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run what has to wait; an error of it ends delivery."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def send_now(self, topic: str, partition: int, batch: PendingBatch) -> BulkDelivery | None:
+        """Hand records to the producer; None: that has to wait, or fails."""
+        if batch.keys is not None or batch.headers is not None:
+            return None
+        return self._producer._send_values(topic, batch.values, batch.size, partition)
 
     async def send(self, topic: str, partition: int, batch: PendingBatch) -> BulkDelivery:
         """Hand records to the producer. Raises :class:`~qbus.errors.QbusError`."""
@@ -202,7 +243,6 @@ class Dispatcher:
         sender = self._senders.get(key)
         if sender is None:
             sender = self._senders[key] = PartitionSender(*key, self)
-            self._spawn(sender.run())
         return sender
 
     def _partition_of(self, position: Position, count: int) -> int:
@@ -259,14 +299,12 @@ class Dispatcher:
             security=self._security,
         )
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("delivery has failed", exc_info=error)
-            if not self.failure.done():
-                self.failure.set_exception(error)
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        log.error("delivery has failed", exc_info=error)
+        if not self.failure.done():
+            self.failure.set_exception(error)

@@ -8,8 +8,9 @@ other one is read.
 import asyncio
 import logging
 from collections import deque
-from contextlib import suppress
-from typing import Protocol
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, Protocol
 
 from qbus.clients.producer import BulkDelivery
 from qbus.clock import Clock
@@ -43,6 +44,9 @@ class SenderContext(Protocol):
         After None or a chunk that ``is_last``, the file is added again when it has more.
         """
 
+    def send_now(self, topic: str, partition: int, batch: PendingBatch) -> BulkDelivery | None:
+        """Hand records to the producer; None: that has to wait, or fails."""
+
     async def send(self, topic: str, partition: int, batch: PendingBatch) -> BulkDelivery:
         """Hand records to the producer. Raises :class:`~qbus.errors.QbusError`."""
 
@@ -52,9 +56,19 @@ class SenderContext(Protocol):
     async def refused(self, topic: str, error: Exception) -> None:
         """Return when records that were refused may be sent again."""
 
+    def soon(self, sender: "PartitionSender") -> None:
+        """Call :meth:`PartitionSender.go_on` soon, together with others."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run what has to wait; an error of it ends delivery."""
+
 
 class PartitionSender:
-    """Reads files in turn and sends their records to one partition."""
+    """Reads files in turn and sends their records to one partition.
+
+    What can be done without waiting is done at once, in :meth:`go_on`. There is a task only while
+    something is waited for; nothing else is read or sent meanwhile.
+    """
 
     def __init__(self, topic: str, partition: int, context: SenderContext) -> None:
         self.topic = topic
@@ -69,39 +83,61 @@ class PartitionSender:
         self._has_failed = False
         self._backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         self._wait_s = 0.0
-        self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_woken = False
+        self._is_waiting = False
 
     def add(self, file: TailedFile) -> None:
         """Add a file that has something to read."""
         self._ready.append(file)
-        self._wake.set()
+        self.wake()
 
     def wake(self) -> None:
-        """Try to read again: there may be room in memory."""
-        self._wake.set()
+        """Try to read again soon: there may be room in memory."""
+        if not self._is_woken:
+            self._is_woken = True
+            self._context.soon(self)
 
     def release(self, batch: PendingBatch) -> None:
         """Note that the delivery of a batch is checkpointed."""
         self.outstanding -= batch.size
         if self._ready:
-            self._wake.set()
+            self.wake()
 
-    async def run(self) -> None:
-        """Read and send, until cancelled."""
-        while True:
-            self._wake.clear()
-            self._wait_s = 0.0
-            if self._has_failed:
-                await self._recover()
-            else:
-                while (batch := self._gather()) is not None:
-                    await self._send(batch)
-            if not self._wait_s:
-                await self._wake.wait()
-                continue
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._wait_s):
-                    await self._wake.wait()
+    def go_on(self) -> None:
+        """Read and send as far as there are records and room."""
+        self._is_woken = False
+        if self._is_waiting:
+            return
+        if self._has_failed:
+            if all(batch.is_completed for batch in self._in_flight):
+                self._wait_for(self._recover())
+            return
+        self._wait_s = 0.0
+        while (batch := self._gather()) is not None:
+            self._in_flight.append(batch)
+            delivery = self._context.send_now(self.topic, self.partition, batch)
+            if delivery is None:
+                self._wait_for(self._send(batch))
+                return
+            delivery.add_done_callback(partial(self._completed, batch))
+        if self._wait_s and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._wait_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.wake()
+
+    def _wait_for(self, work: Coroutine[Any, Any, None]) -> None:
+        self._is_waiting = True
+        self._context.spawn(self._waited(work))
+
+    async def _waited(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        finally:
+            self._is_waiting = False
+        self.wake()
 
     def _gather(self) -> PendingBatch | None:
         """Read up to half a batch, as far as there are records and room; None: nothing."""
@@ -126,7 +162,7 @@ class PartitionSender:
                 context.budget.used += batch.memory - before
                 context.rate_limit.spend(chunk.end - chunk.start)
             else:  # the end of a long line is not found yet: other files have their turn
-                self._wake.set()
+                self.wake()
                 break
         if not batch.values:
             return None
@@ -135,7 +171,6 @@ class PartitionSender:
 
     async def _send(self, batch: PendingBatch) -> None:
         """Hand a batch to the producer; retry until it takes it."""
-        self._in_flight.append(batch)
         while True:
             try:
                 delivery = await self._context.send(self.topic, self.partition, batch)
@@ -144,16 +179,17 @@ class PartitionSender:
                 await self._context.refused(self.topic, error)
                 await asyncio.sleep(self._backoff.failed())
             else:
-                delivery.add_done_callback(lambda done: self._completed(batch, done.exception(0)))
+                delivery.add_done_callback(partial(self._completed, batch))
                 return
 
-    def _completed(self, batch: PendingBatch, error: Exception | None) -> None:
+    def _completed(self, batch: PendingBatch, delivery: BulkDelivery) -> None:
         """Take in the outcome of a batch."""
+        error = delivery.exception(0)
         batch.is_completed, batch.error = True, error
         if error is not None:
             self._has_failed = True
             self._note(error)
-            self._wake.set()
+            self.wake()
             return
         self._delivered(batch)
 
@@ -163,12 +199,10 @@ class PartitionSender:
         self._backoff.succeeded()
         self._context.delivered(self, batch)
         if self._has_failed:
-            self._wake.set()
+            self.wake()
 
     async def _recover(self) -> None:
-        """Once every batch in flight is completed, resend the failed ones, one after the other."""
-        if not all(batch.is_completed for batch in self._in_flight):
-            return
+        """Resend the failed batches, one after the other; every one in flight is completed."""
         while self._in_flight:
             batch = self._in_flight[0]
             assert batch.error is not None
@@ -182,7 +216,6 @@ class PartitionSender:
             else:
                 self._delivered(batch)
         self._has_failed = False
-        self._wake.set()
 
     def _note(self, error: Exception) -> None:
         if self.error is None:

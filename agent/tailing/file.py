@@ -194,6 +194,7 @@ class TailedFile:
         assert self.descriptor is not None
         assert self.content is not None
         found = os.fstat(self.descriptor)
+        has_more = not is_fresh and found.st_size > max(self.size, self.read)
         if found.st_size != self.size or found.st_mtime_ns != self.mtime:
             self.changed_at = now
         self.is_gone = self.is_gone or not found.st_nlink
@@ -201,6 +202,9 @@ class TailedFile:
         self.size = found.st_size
         if self.is_gzip and not is_fresh:  # unpacked content is only read forward
             return Change.NONE if self.is_read else Change.GROWN
+        if has_more and self._head_is_whole and not self.scanned:
+            self.behind_since = self.behind_since or now
+            return Change.GROWN  # whoever reads on compares the first bytes, after reading
         head = self.content.read(0, self.source.fingerprint_bytes)
         size = self.read + 1 if self.is_gzip else self.size
         change = compare(self.read, size, begins_alike=self._begins_alike(head))
@@ -246,10 +250,12 @@ class TailedFile:
             if frame.consumed or frame.is_too_long or len(data) < size or size >= framer.most:
                 break
             size = min(2 * size, framer.most)
+        if data and self._was_emptied():
+            return self._nothing()
         if data and not data.strip(b"\0") and self._skip_hole():
             if self.rest:
                 return None
-            return Chunk(self, self.incarnation, self.read, self.read, (0, 0), (), None)
+            return self._nothing()
         if frame.is_too_long:
             self.scanned = len(data)
             return self._read_too_long(most)
@@ -316,16 +322,16 @@ class TailedFile:
                 break
             self.scanned += len(data) // framer.encoding.width * framer.encoding.width
             if len(data) == most:
-                return Chunk(self, self.incarnation, self.read, self.read, (0, 0), (), None)
+                return self._nothing()
         end = self.scanned + len(lines[0]) + framer.encoding.width
         head = self.content.read(self.read, framer.limit)
+        if self._was_emptied():
+            return self._nothing()
         self.scanned = 0
         self.rest = 0
         return self._chunk(Frame([framer.truncated(head)], [0], end), head)
 
     def _chunk(self, frame: Frame, data: bytes, *, is_last: bool = False) -> Chunk:
-        if self._was_emptied():
-            return Chunk(self, self.incarnation, 0, 0, (0, 0), (), None)
         start, end = self.read, self.read + frame.consumed
         tail = data[max(0, frame.consumed - _TAIL_BYTES) : frame.consumed]
         self.read = end
@@ -333,6 +339,16 @@ class TailedFile:
         self.acks.add(end, mark)
         values, offsets = frame.values, frame.offsets
         return Chunk(self, self.incarnation, start, end, mark, values, offsets, is_last)
+
+    def _nothing(self) -> Chunk:
+        """Return no records of a file that may have some."""
+        return Chunk(self, self.incarnation, self.read, self.read, (0, 0), (), None)
+
+    @property
+    def _head_is_whole(self) -> bool:
+        """Whether all the bytes that tell the file from others have been there and have matched."""
+        known = self.position.fingerprint
+        return known is self._head_of and known.length >= self.source.fingerprint_bytes
 
     def _was_emptied(self) -> bool:
         """Whether the file was truncated meanwhile: what was read may be of its new content."""

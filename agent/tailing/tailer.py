@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from qbus.clock import Clock
 from qbus.errors import ConfigError
@@ -28,6 +29,10 @@ _TIMER_ERROR_S = 0.001
 """Timers of the event loop are late by up to so many seconds."""
 _SCAN_SHARE = 5.0
 """After a scan of one second the next one waits so many seconds, unless it is due anyway."""
+
+
+def _at_once(notice: Callable[[], object]) -> None:
+    notice()
 
 
 class Tailer:
@@ -64,6 +69,8 @@ class Tailer:
         self._clock = clock
         self._on_ready = on_ready
         self._save = save
+        self.together: Callable[[Callable[[], object]], object] = _at_once
+        """Calls what it is given, which calls ``on_ready`` for files that changed together."""
         self._pause = max(linger - _TIMER_ERROR_S, linger / 2)
         self._poll_interval = tailing.poll_interval_ms / 1000
         self._discovery_interval = tailing.discovery_interval_ms / 1000
@@ -71,6 +78,8 @@ class Tailer:
         self._wake = asyncio.Event()
         self._resting: asyncio.TimerHandle | None = None
         self._is_listening = False
+        self._is_steady = False
+        self._again_at = 0.0
         self._failure: Exception | None = None
         self._unfinished: set[TailedFile] = set()
         self._next_scan = 0.0
@@ -165,6 +174,11 @@ class Tailer:
             self._is_listening = False
             asyncio.get_running_loop().remove_reader(watcher.descriptor)
 
+    def _rest_until(self, at: float, watcher: Watcher) -> None:
+        """Leave events where they are until then."""
+        self._rest(watcher)
+        self._resting = asyncio.get_running_loop().call_at(at, self._on_events, watcher)
+
     def _ignore(self, watcher: Watcher) -> None:
         """Read no events any more."""
         self._rest(watcher)
@@ -172,24 +186,33 @@ class Tailer:
             self._resting.cancel()
 
     def _on_events(self, watcher: Watcher) -> None:
-        """Handle the events there are; those of the next ``linger`` are handled together."""
+        """Handle the events there are; those of the next ``linger`` are handled together.
+
+        While they come that quickly, a timer alone tells when to handle more: to be told of each
+        first one as well would cost as much again. Where they seldom come, no timer is needed.
+        """
         loop = asyncio.get_running_loop()
         started = loop.time()
+        if self._is_listening and started < self._again_at:
+            self._is_steady = True
+            self._rest_until(self._again_at, watcher)
+            return
         try:
             noticed = watcher.read()
-            self._take_in(noticed)
+            self.together(partial(self._take_in, noticed))
         except Exception as error:  # noqa: BLE001 - it ends the tailing
             self._rest(watcher)
             self._failure = error
             self._wake.set()
         else:
-            if noticed.written or noticed.needs_scan:
-                self._rest(watcher)
-                ended = loop.time()  # at least half of the time is left for all else
-                again = max(started + self._pause, ended + (ended - started))
-                self._resting = loop.call_at(again, self._on_events, watcher)
-            else:
+            if not (noticed.written or noticed.needs_scan):
+                self._is_steady = False
                 self._listen(watcher)
+                return
+            ended = loop.time()  # at least half of the time is left for all else
+            self._again_at = max(started + self._pause, ended + (ended - started))
+            if self._is_steady:
+                self._rest_until(self._again_at, watcher)
 
     def _take_in(self, noticed: Noticed) -> None:
         self._needs_scan = self._needs_scan or noticed.needs_scan

@@ -263,6 +263,12 @@ class BulkDelivery(Handle[list[BatchMetadata]]):
         """Whether all records are delivered or have failed."""
         return all(leaf.outcome is not None for leaf, _, _ in self._leaves())
 
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """Return the error that prevented delivery, if any; wait and raise as ``result`` does."""
+        if all(isinstance(batch.outcome, Stored) for batch, _, _ in self._parts):
+            return None
+        return super().exception(timeout)
+
     def _leaves(self) -> list[tuple[Batch, int, int]]:
         return [leaf for batch, start, stop in self._parts for leaf in batch.leaves(start, stop)]
 
@@ -277,7 +283,7 @@ class BulkDelivery(Handle[list[BatchMetadata]]):
         return runs
 
     def _notify(self, notify: Callable[[], object]) -> None:
-        arrived = Countdown(len(self._parts), notify)
+        arrived = notify if len(self._parts) == 1 else Countdown(len(self._parts), notify)
         for batch, start, stop in self._parts:
             batch.when_complete(start, stop, arrived)
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, Self
 
 from qbus.records import Buffer, Compression, encode_records
 
@@ -38,6 +38,20 @@ class ListBatch(Batch):
         super().__init__(partition, timestamp, created_at, loop)
         self._count = -1
         self.is_quick = True
+
+    @classmethod
+    def of_values(
+        cls,
+        values: list[Any],
+        loop: asyncio.AbstractEventLoop | None,
+        partition: TopicPartition,
+        timestamp: int,
+        created_at: float,
+    ) -> Self:
+        """Return a whole batch of records that have nothing but these values."""
+        batch = cls(partition, timestamp, created_at, loop)
+        batch.values, batch.is_quick = values, False
+        return batch
 
     @property
     def count(self) -> int:

@@ -38,7 +38,7 @@ from .delays import (
     with_delays,
 )
 from .delivery import AsyncDelivery, BulkDelivery, Delivery, arrive
-from .lists import Headers
+from .lists import RECORD_OVERHEAD, Headers, ListBatch
 from .options import (
     Acks,
     OnDelivery,
@@ -503,6 +503,34 @@ class Producer:
         """Return all partitions of ``topic``; the broker may create the topic."""
         description = await self._topic(topic)
         return [TopicPartition(topic, partition.index) for partition in description.partitions]
+
+    # Used by the agent, which waits for nothing and knows its records to be right.
+
+    def _send_values(
+        self, topic: str, values: list[Any], size: int, partition: int
+    ) -> BulkDelivery | None:
+        """Send values of ``size`` bytes in a batch of their own, without waiting.
+
+        None: nothing is sent, for :meth:`send_many` would wait, need several batches, or fail.
+        """
+        accumulator, description = self._accumulator, self._cluster.metadata.topics.get(topic)
+        size += RECORD_OVERHEAD * len(values)
+        if (
+            description is None
+            or partition >= len(description.partitions)
+            or size > self._options.batch_bytes
+            or accumulator.loop is None
+            or accumulator.is_full
+            or self._is_closed
+        ):
+            return None
+        make = partial(ListBatch.of_values, values, accumulator.loop)
+        batch = accumulator.push(description, partition, make, size)
+        return BulkDelivery([(batch, 0, batch.count)])
+
+    def _send_at_once(self, add: Callable[[], object]) -> None:
+        """Call ``add``, and send what it adds now: the loop's next turn would be later."""
+        self._sender.turn_after(add)
 
     # Also used by the blocking producer.
 

@@ -89,6 +89,17 @@ class Sender:
             self._loop.call_soon(self._go_on, context=self._context)
             self._is_woken = True
 
+    def turn_after(self, add: Callable[[], object]) -> None:
+        """Take a turn now, if ``add`` adds something to be sent; in the loop's thread."""
+        is_woken, self._is_woken = self._is_woken, True  # nobody needs to wake it
+        announced = self._accumulator.announced
+        try:
+            add()
+        finally:
+            self._is_woken = is_woken
+            if self._accumulator.announced != announced:
+                self._go_on()
+
     async def stop(self) -> None:
         """Give up what is not delivered; spool it if there is a spool."""
         self._halt()

@@ -1,10 +1,11 @@
 """A partition's sender: files in turn, at most a batch in flight, in order whatever is refused."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from qbus.agent.delivery.partition_sender import PartitionSender
 from qbus.agent.delivery.pending_batch import MemoryBudget, PendingBatch
@@ -42,7 +43,7 @@ class Sent:
 class Context:
     """Files that have so many lines each, and a broker that the test plays."""
 
-    def __init__(self) -> None:
+    def __init__(self, sends_at_once: bool) -> None:
         self.budget = MemoryBudget(1 << 20)
         self.clock: Clock = SystemClock()
         self.rate_limit = RateLimit(0, self.clock.monotonic())
@@ -53,6 +54,8 @@ class Context:
         self.reads = 0
         self.says_last = False
         self.batches: list[PendingBatch] = []
+        self.sends_at_once = sends_at_once
+        self.tasks: list[asyncio.Task[None]] = []
 
     def file(self, name: bytes, lines: int) -> Any:
         return SimpleNamespace(name=name, left=lines, at=0, labels=None)
@@ -71,9 +74,22 @@ class Context:
         return Chunk(file, 0, start, start + count * 100, (0, 0), values, None, is_last)
 
     async def send(self, topic: str, partition: int, batch: PendingBatch) -> Any:
+        await asyncio.sleep(0)
+        return self._sent(batch)
+
+    def send_now(self, topic: str, partition: int, batch: PendingBatch) -> Any:
+        return self._sent(batch) if self.sends_at_once else None
+
+    def _sent(self, batch: PendingBatch) -> Sent:
         sent = Sent()
         self.sent.append((list(batch.values), sent))
         return sent
+
+    def soon(self, sender: PartitionSender) -> None:
+        asyncio.get_running_loop().call_soon(sender.go_on)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self.tasks.append(asyncio.create_task(work))
 
     def delivered(self, sender: PartitionSender, batch: PendingBatch) -> None:
         self.arrived += batch.values
@@ -83,13 +99,20 @@ class Context:
         self.refusals += 1
 
 
-@asynccontextmanager
-async def running(context: Context) -> AsyncIterator[PartitionSender]:
-    sender = PartitionSender("lines", 0, context)
-    task = asyncio.create_task(sender.run())
-    yield sender
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+@pytest.fixture(params=[True, False], ids=["at once", "later"])
+async def context(request: pytest.FixtureRequest) -> AsyncIterator[Context]:
+    """What senders share; the producer takes batches at once, or after a wait."""
+    context = Context(request.param)
+    yield context
+    for task in context.tasks:
+        task.cancel()
+    for ended in await asyncio.gather(*context.tasks, return_exceptions=True):
+        assert ended is None or isinstance(ended, asyncio.CancelledError)
+
+
+@pytest.fixture
+def sender(context: Context) -> PartitionSender:
+    return PartitionSender("lines", 0, context)
 
 
 async def settle(context: Context, sender: PartitionSender) -> None:
@@ -104,91 +127,87 @@ async def settle(context: Context, sender: PartitionSender) -> None:
         await asyncio.sleep(0.001)
 
 
-async def test_no_more_than_a_batch_is_in_flight() -> None:
-    context = Context()
-    async with running(context) as sender:
-        sender.add(context.file(b"a", 1000))
-        await eventually(lambda: len(context.sent) == 2)
-        assert sender.outstanding == BATCH
-        context.sent[0][1].settle()
-        await asyncio.sleep(0.01)
-        assert len(context.sent) == 2, "the delivery of the first half is not checkpointed yet"
-        sender.release(context.batches.pop())
-        await eventually(lambda: len(context.sent) == 3)
+async def test_no_more_than_a_batch_is_in_flight(context: Context, sender: PartitionSender) -> None:
+    sender.add(context.file(b"a", 1000))
+    await eventually(lambda: len(context.sent) == 2)
+    assert sender.outstanding == BATCH
+    context.sent[0][1].settle()
+    await asyncio.sleep(0.01)
+    assert len(context.sent) == 2, "the delivery of the first half is not checkpointed yet"
+    sender.release(context.batches.pop())
+    await eventually(lambda: len(context.sent) == 3)
 
 
-async def test_files_take_turns_and_each_stays_in_order() -> None:
-    context = Context()
-    async with running(context) as sender:
-        sender.add(context.file(b"huge", 1000))
-        sender.add(context.file(b"small", 3))
-        await eventually(lambda: len(context.sent) == 2)
-        assert any(value.startswith(b"small") for value in context.sent[1][0])
-        await settle(context, sender)
+async def test_files_take_turns_and_each_stays_in_order(
+    context: Context, sender: PartitionSender
+) -> None:
+    sender.add(context.file(b"huge", 1000))
+    sender.add(context.file(b"small", 3))
+    await eventually(lambda: len(context.sent) == 2)
+    assert any(value.startswith(b"small") for value in context.sent[1][0])
+    await settle(context, sender)
     assert [value for value in context.arrived if value.startswith(b"huge")] == [
         b"huge %d" % index for index in range(1000)
     ]
     assert len(context.arrived) == 1003
 
 
-async def test_a_file_is_not_read_again_after_its_last_lines_until_it_is_added() -> None:
-    context = Context()
+async def test_a_file_is_not_read_again_after_its_last_lines_until_it_is_added(
+    context: Context, sender: PartitionSender
+) -> None:
     context.says_last = True
-    async with running(context) as sender:
-        file = context.file(b"a", 3)
-        sender.add(file)
-        await eventually(lambda: len(context.sent) == 1)
-        await settle(context, sender)
-        assert context.reads == 1
-        file.left = 2
-        sender.add(file)
-        await eventually(lambda: len(context.sent) == 2)
+    file = context.file(b"a", 3)
+    sender.add(file)
+    await eventually(lambda: len(context.sent) == 1)
+    await settle(context, sender)
+    assert context.reads == 1
+    file.left = 2
+    sender.add(file)
+    await eventually(lambda: len(context.sent) == 2)
     assert context.sent[1][0] == [b"a 3", b"a 4"]
 
 
-async def test_nothing_is_read_without_memory() -> None:
-    context = Context()
+async def test_nothing_is_read_without_memory(context: Context, sender: PartitionSender) -> None:
     context.budget.used = context.budget.limit
-    async with running(context) as sender:
-        sender.add(context.file(b"a", 10))
-        await asyncio.sleep(0.01)
-        assert not context.sent
-        context.budget.used = 0
-        sender.wake()
-        await eventually(lambda: context.sent)
+    sender.add(context.file(b"a", 10))
+    await asyncio.sleep(0.01)
+    assert not context.sent
+    context.budget.used = 0
+    sender.wake()
+    await eventually(lambda: context.sent)
 
 
-async def test_refused_batches_are_resent_before_new_ones() -> None:
-    context = Context()
-    async with running(context) as sender:
-        sender.add(context.file(b"a", 150))
-        await eventually(lambda: len(context.sent) == 2)
-        refusal = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        context.sent[0][1].settle(refusal)
-        context.sent[1][1].settle(ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-        await eventually(lambda: len(context.sent) == 3)
-        assert sender.error is not None
-        assert context.sent[2][0] == context.sent[0][0]
-        context.sent[2][1].settle()
-        await eventually(lambda: len(context.sent) == 4)
-        assert context.sent[3][0] == context.sent[1][0]
-        context.sent[3][1].settle()
-        await eventually(lambda: len(context.arrived) == 100)
-        for batch in context.batches:
-            sender.release(batch)
-        await eventually(lambda: len(context.sent) == 5)
-        context.sent[4][1].settle()
-        await eventually(lambda: len(context.arrived) == 150)
+async def test_refused_batches_are_resent_before_new_ones(
+    context: Context, sender: PartitionSender
+) -> None:
+    sender.add(context.file(b"a", 150))
+    await eventually(lambda: len(context.sent) == 2)
+    refusal = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    context.sent[0][1].settle(refusal)
+    context.sent[1][1].settle(ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    await eventually(lambda: len(context.sent) == 3)
+    assert sender.error is not None
+    assert context.sent[2][0] == context.sent[0][0]
+    context.sent[2][1].settle()
+    await eventually(lambda: len(context.sent) == 4)
+    assert context.sent[3][0] == context.sent[1][0]
+    context.sent[3][1].settle()
+    await eventually(lambda: len(context.arrived) == 100)
+    for batch in context.batches:
+        sender.release(batch)
+    await eventually(lambda: len(context.sent) == 5)
+    context.sent[4][1].settle()
+    await eventually(lambda: len(context.arrived) == 150)
     assert context.arrived == [b"a %d" % index for index in range(150)]
     assert context.refusals == 2
 
 
-async def test_a_rate_limit_delays_reading_and_ends_by_itself() -> None:
-    context = Context()
+async def test_a_rate_limit_delays_reading_and_ends_by_itself(
+    context: Context, sender: PartitionSender
+) -> None:
     context.rate_limit = RateLimit(100_000, context.clock.monotonic(), burst_s=0.01)
-    async with running(context) as sender:
-        sender.add(context.file(b"a", 60))
-        await eventually(lambda: context.sent)
-        assert len(context.sent[0][0]) == 50
-        await eventually(lambda: len(context.sent) == 2)
-        assert len(context.sent[1][0]) == 10
+    sender.add(context.file(b"a", 60))
+    await eventually(lambda: context.sent)
+    assert len(context.sent[0][0]) == 50
+    await eventually(lambda: len(context.sent) == 2)
+    assert len(context.sent[1][0]) == 10

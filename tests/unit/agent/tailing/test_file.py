@@ -138,6 +138,43 @@ def test_a_file_truncated_and_refilled_between_reads_is_read_from_its_start(
     assert read(file) == [b"another one", b"another two"]
 
 
+@pytest.mark.parametrize("behind", [b"new lines\n" * 300, b"an unfinished one" * 200])
+def test_a_long_file_that_was_emptied_and_refilled_is_read_from_its_start(
+    tmp_path: Path, follow: Follow, behind: bytes
+) -> None:
+    """Also where nothing behind the place that was reached is a whole line."""
+    path = tmp_path / "a.log"
+    old = [b"%05d of the old lines" % number for number in range(100)]
+    path.write_bytes(b"\n".join(old) + b"\n")
+    file = follow(path)
+    assert read(file) == old
+    append(path, b"one more\n")
+    assert read(file) == [b"one more"]
+    path.write_bytes(b"first\n" + behind)
+    assert path.stat().st_size > file.read
+    assert read(file) == [b"first", *behind.split(b"\n")[:-1]]
+
+
+def test_of_a_file_that_grows_the_first_bytes_are_read_once_for_each_read(
+    tmp_path: Path, follow: Follow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"a line\n" * 1000)
+    file = follow(path)
+    read(file)
+    append(path, b"more\n")
+    reads: list[int] = []
+    pread = os.pread
+
+    def counting(descriptor: int, size: int, offset: int) -> bytes:
+        reads.append(offset)
+        return pread(descriptor, size, offset)
+
+    monkeypatch.setattr(os, "pread", counting)
+    assert read(file) == [b"more"]
+    assert reads.count(0) == 1
+
+
 def test_chunks_in_flight_at_a_truncation_do_not_advance_the_position(
     tmp_path: Path, follow: Follow
 ) -> None:

@@ -102,6 +102,53 @@ async def test_lines_after_a_pause_are_read_at_once(tmp_path: Path) -> None:
             assert time.monotonic() - started < linger / 2
 
 
+async def test_lines_far_apart_cost_one_look_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linger = 0.02
+    reader = Reader(tmp_path, linger)
+    looks = 0
+    watcher_read = Watcher.read
+
+    def counting(self: Watcher) -> Noticed:
+        nonlocal looks
+        looks += 1
+        return watcher_read(self)
+
+    async with running(reader):
+        await asyncio.sleep(linger * 3)
+        monkeypatch.setattr(Watcher, "read", counting)
+        lines = [b"%d" % index for index in range(5)]
+        for line in lines:
+            reader.write(line + b"\n")
+            await eventually(partial(reader.has, line))
+            await asyncio.sleep(linger * 3)
+    assert looks == len(lines)
+
+
+async def test_what_changes_together_is_handed_over_together(tmp_path: Path) -> None:
+    rounds: list[int] = []
+
+    def together(notice: Callable[[], object]) -> None:
+        before = reader.reads
+        notice()
+        rounds.append(reader.reads - before)
+
+    reader = Reader(tmp_path, 0.05)
+    reader.tailer.together = together
+    async with running(reader):
+        for name in "bcd":
+            (tmp_path / f"{name}.log").write_bytes(b"a file\n")
+        await eventually(lambda: len(reader.found) == 5)
+        await asyncio.sleep(0.15)
+        rounds.clear()
+        for name in "abcd":
+            with (tmp_path / f"{name}.log").open("ab") as file:
+                file.write(b"more\n")
+        await eventually(lambda: len(reader.found) == 9)
+    assert max(rounds) >= 3
+
+
 async def test_lines_in_quick_succession_are_read_together(tmp_path: Path) -> None:
     linger = 0.2
     reader = Reader(tmp_path, linger)
