@@ -2,12 +2,12 @@
 
 import asyncio
 import inspect
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any, Self
 
 from .. import share as asyncio_share
-from ..consumer.options import limit_of
 from ..share.options import OnLost
 from ..share.types import AcknowledgementLost, RecordPlace, ShareRecord
 from ..types import TopicPartition
@@ -36,9 +36,6 @@ class ShareConsumer:
         options["on_lost"] = _beside_loop(options.get("on_lost"))
         self._client = _ShareConsumer(bootstrap, group, topics, **options)
         self._thread = LoopThread("qbus-share-consumer")
-        self._ready: deque[ShareRecord] = deque()
-        self._seen: deque[ShareRecord] = deque()  # the loop's thread has yet to hear of
-        self._is_told = False  # so that it hears of all of them soon
 
     def __repr__(self) -> str:
         return repr(self._client)
@@ -54,45 +51,17 @@ class ShareConsumer:
 
         Asking for the next accepts the one before, unless that is explicit.
         """
+        return chain.from_iterable(self._runs())
+
+    def _runs(self) -> Iterator[Iterator[ShareRecord]]:
+        client = self._client
+        tell = partial(self._thread.post, client._look)
+        self._thread.call(client._accept_seen)
         while True:
-            if not self._ready:
-                self._ready.extend(self._thread.run(self._client._next_run()))
-            if not self._ready:
+            while (run := client._next_ready()) is not None:
+                yield client._yielded(run, tell)
+            if not self._thread.run(client._next_run()):
                 return
-            record = self._ready.popleft()
-            if self._client._is_held(record):
-                self._note_seen(record)
-                yield record
-
-    def _note_seen(self, record: ShareRecord) -> None:
-        """Have the loop's thread note that the user sees a record, together with those after it."""
-        self._seen.append(record)
-        if not self._is_told:
-            self._is_told = True
-            self._thread.post(self._take_seen)
-
-    def _take_seen(self) -> None:
-        self._is_told = False  # before looking: who adds one later tells of it again
-        while self._seen:
-            self._client._deliver((self._seen.popleft()[:3],))
-
-    def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[ShareRecord]:
-        if self._ready:  # what a loop left
-            limit = limit_of(max_records, self._client._options.max_poll_records)
-            records = [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
-            self._thread.call(self._client._deliver, [record[:3] for record in records])
-            return records
-        return self._thread.run(self._client.poll(timeout, max_records))
-
-    poll.__doc__ = _ShareConsumer.poll.__doc__
-
-    def poll_arrow(self, timeout: float = 1.0, max_records: int | None = None) -> list[Any]:
-        left = [self._ready.popleft() for _ in range(len(self._ready))]
-        if left:
-            self._thread.call(self._client._ready.extend, left)
-        return self._thread.run(self._client.poll_arrow(timeout, max_records))
-
-    poll_arrow.__doc__ = _ShareConsumer.poll_arrow.__doc__
 
     def close(self, *, accept: bool = True) -> None:
         if not self._thread.is_closed:
@@ -125,6 +94,9 @@ class ShareConsumer:
         None until a broker said so.
         """
         return self._client.lock_timeout
+
+    poll = blocking(_ShareConsumer.poll)
+    poll_arrow = blocking(_ShareConsumer.poll_arrow)
 
     accept = in_thread(_ShareConsumer.accept)
     release = in_thread(_ShareConsumer.release)

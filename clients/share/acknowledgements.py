@@ -25,7 +25,7 @@ NO_DELAY = -1
 
 
 class Ack(NamedTuple):
-    """What is said of the record at an offset.
+    """What is said of the record at an offset, or of ``size`` in a row from there on.
 
     ``delay_ms``: for so long a released record is not given out. ``result``: what came of an
     accepted job. ``is_nack``: it is released because work on it failed. ``told`` gets the outcome,
@@ -38,6 +38,18 @@ class Ack(NamedTuple):
     result: bytes | None = None
     is_nack: bool = False
     told: "asyncio.Future[None] | None" = None
+    size: int = 1
+
+    @property
+    def last(self) -> int:
+        """The offset of the last record."""
+        return self.offset + self.size - 1
+
+    def singles(self) -> "list[Ack]":
+        """Return the same, record by record."""
+        if self.size == 1:
+            return [self]
+        return [self._replace(offset=self.offset + index, size=1) for index in range(self.size)]
 
 
 Acks = Mapping[TopicPartition, list[Ack]]
@@ -72,26 +84,49 @@ def ranges_of(acks: Iterable[Ack]) -> list[AckRange]:
 def _goes_on(before: Ack, ack: Ack) -> bool:
     if ack.result is not None or before.result is not None:
         return False
-    is_next = ack.offset == before.offset + 1
+    is_next = ack.offset == before.last + 1
     return is_next and (ack.delay_ms, ack.is_nack) == (before.delay_ms, before.is_nack)
 
 
 def _range_of(run: list[Ack]) -> AckRange:
     first, last = run[0], run[-1]
-    types = [int(ack.type) for ack in run]
-    if len(set(types)) == 1:
-        types = types[:1]
+    types = [int(first.type)]
+    if any(ack.type != first.type for ack in run):
+        types = [int(ack.type) for ack in run for _ in range(ack.size)]
     return AckRange(
-        first.offset, last.offset, types, first.delay_ms, first.result, is_nack=first.is_nack
+        first.offset, last.last, types, first.delay_ms, first.result, is_nack=first.is_nack
     )
 
 
 class _Chunk:
-    """What goes in one request; a closed one takes no more."""
+    """What goes in one request, one thing of each record; a closed one takes no more."""
 
     def __init__(self, acks: Iterable[Ack] = (), *, is_closed: bool = False) -> None:
-        self.acks = {ack.offset: ack for ack in acks}
+        self.acks: dict[int, Ack] = {}
         self.is_closed = is_closed
+        self._last = -1  # the last offset of which something is said
+        self._rows: list[Ack] = []  # those of several records
+        for ack in acks:
+            self.add(ack)
+
+    def has_room(self, ack: Ack) -> bool:
+        """Whether this may be said too: it takes more, and nothing is said of these records."""
+        if self.is_closed:
+            return False
+        if ack.offset > self._last:
+            return True  # as nearly always
+        if any(row.offset <= ack.last and row.last >= ack.offset for row in self._rows):
+            return False
+        if ack.size == 1:
+            return ack.offset not in self.acks
+        return not any(ack.offset <= offset <= ack.last for offset in self.acks)
+
+    def add(self, ack: Ack) -> None:
+        """Say this too."""
+        self.acks[ack.offset] = ack
+        self._last = max(self._last, ack.last)
+        if ack.size > 1:
+            self._rows.append(ack)
 
 
 T = TypeVar("T")
@@ -118,9 +153,9 @@ class PendingAcks:
         """Keep acknowledgements until :meth:`take`."""
         chunks = self._chunks.setdefault(partition, deque())
         for ack in acks:
-            if not chunks or chunks[-1].is_closed or ack.offset in chunks[-1].acks:
+            if not chunks or not chunks[-1].has_room(ack):
                 chunks.append(_Chunk())
-            chunks[-1].acks[ack.offset] = ack
+            chunks[-1].add(ack)
 
     def take(
         self, among: Iterable[TopicPartition] | None = None
@@ -167,6 +202,7 @@ class PendingAcks:
 
     def refused(self, partition: TopicPartition, acks: list[Ack]) -> bool:
         """Keep refused ones, in two halves; return False if it is but one, which is lost."""
+        acks = [single for ack in acks for single in ack.singles()]
         if len(acks) < 2:
             return False
         middle = len(acks) // 2

@@ -3,14 +3,15 @@
 import asyncio
 import logging
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Self, TypeVar, Unpack
 from uuid import uuid4
 
 from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError
 from qbus.records import RecordColumns
 from qbus.records.arrow_buffers import import_pyarrow
+from qbus.records.codec import AsyncRuns
 
 from ..net.cluster import Cluster
 from ..producer.delays import milliseconds_of
@@ -21,6 +22,7 @@ from .membership import ShareMembership
 from .options import Acknowledge, Acquire, OnLost, ShareOptions, check_options
 from .session import Lease, Loss
 from .sessions import ShareSessions
+from .taken import Place, TakenRecords, TakenRun
 from .types import AcknowledgementLost, RecordPlace, ShareRecord
 
 T = TypeVar("T")
@@ -31,8 +33,8 @@ LOOK_AROUND = 1.0
 """Seconds after which a waiting poll checks for work that no event announces."""
 ARROW_RECORDS = 100_000
 """The default limit of a poll for Arrow batches, in records."""
-_RUN = 100
-"""Records that a loop takes at once."""
+_LOOK_S = 0.01
+"""Seconds after which it is looked again how far a loop is, while it goes on."""
 _LONGEST_GOODBYE = 5.0
 """Seconds that brokers have to learn that a member goes; they find out without it, later."""
 _QUICK = 0.2
@@ -42,7 +44,6 @@ _MOST_LOSSES = 10_000
 
 ShareRecords = ShareRecord | Iterable[ShareRecord] | Any
 """A record, several, or a ``pyarrow.RecordBatch`` of :meth:`ShareConsumer.poll_arrow`."""
-_Place = tuple[str, int, int]
 
 
 class ShareConsumer:
@@ -100,7 +101,8 @@ class ShareConsumer:
             long at most.
         fetch_max_bytes: about how much one answer may hold.
         max_poll_records: the most records that a poll returns, and about how many are taken from
-            one broker at a time. Nothing is taken ahead.
+            one broker at a time; a loop that is quick takes up to four times as many. Nothing is
+            taken ahead.
         max_poll_interval_ms: a member that does not poll for longer leaves the group.
         check_crcs: verify the checksum of every batch.
         consumer_timeout_ms: iterating ends when no record came for so long; by default it never
@@ -150,11 +152,13 @@ class ShareConsumer:
         self._membership = ShareMembership(
             self._cluster, self._options, self.member_id, self._sessions.assign, self._changed
         )
-        self._held: dict[_Place, Lease] = {}
-        self._delivered: list[_Place] = []
+        self._taken = TakenRecords(is_explicit=self._options.is_explicit)
         self._run = 1
         self._run_began = 0.0
-        self._ready: deque[ShareRecord] = deque()  # what a loop has taken and not yielded yet
+        self._is_watched = False  # so that it is noticed soon how far a loop is
+        self._watch: asyncio.TimerHandle | None = None
+        self._reading: TakenRun | None = None  # by a loop
+        self._looked: tuple[TakenRun | None, int] = (None, 0)  # how far it was
         self._unraised: list[Loss] = []
         self._is_closed = False
 
@@ -178,7 +182,7 @@ class ShareConsumer:
     @property
     def held(self) -> list[RecordPlace]:
         """The records that polls returned and nothing was said of yet."""
-        return [RecordPlace(*place) for place in self._held]
+        return [RecordPlace(*place) for place in self._held()]
 
     @property
     def lock_timeout(self) -> float | None:
@@ -216,50 +220,93 @@ class ShareConsumer:
     def __aiter__(self) -> AsyncIterator[ShareRecord]:
         """Yield records for ever, or until none came for ``consumer_timeout_ms``.
 
-        Asking for the next accepts the one before, unless that is explicit.
+        Asking for the next accepts the one before, unless that is explicit. The iterator has
+        ``aclose``, as asynchronous generators have.
         """
-        return self._iterate()
+        runs = self._runs()
+        return AsyncRuns(partial(anext, runs, None), runs.aclose)
 
-    async def _iterate(self) -> AsyncIterator[ShareRecord]:
+    async def _runs(self) -> AsyncGenerator[Iterator[ShareRecord], None]:
+        tell = partial(asyncio.get_running_loop().call_soon, self._look)
+        self._accept_seen()
         while True:
-            if not self._ready:
-                self._ready.extend(await self._next_run())
-            if not self._ready:
+            while (run := self._next_ready()) is not None:
+                yield self._yielded(run, tell)
+            if not await self._next_run():
                 return
-            record = self._ready.popleft()
-            if self._is_held(record):
-                self._deliver((record[:3],))
-                yield record
 
-    async def _next_run(self) -> list[ShareRecord]:
-        """Return records for a loop; none: there were none for too long.
+    def _next_ready(self) -> TakenRun | None:
+        """Return the run that a loop reads next, of those that are taken."""
+        ready = self._taken.ready
+        while ready and ready[0].is_passed:
+            ready.popleft()
+        return ready[0] if ready else None
 
-        :meth:`_deliver` is called for each. Who takes records, not batches, takes one first, and
-        more the quicker the loop is done with them.
+    def _yielded(self, run: TakenRun, tell: Callable[[], object]) -> Iterator[ShareRecord]:
+        """Yield the records of a run for as long as they are this member's.
+
+        ``tell`` has :meth:`_look` called soon in the loop's thread. In the reader's.
         """
-        most = _RUN
+        session, life, until = run.lease
+        rest, clock = run.rest, time.monotonic
+        self._reading = run
+        while not run.is_passed and session.life == life and clock() < until:
+            record = next(rest, None)
+            if record is None:
+                run.is_passed = True
+                return
+            if run.is_indexed and not self._taken.has(record):
+                continue
+            if not self._is_watched:
+                self._is_watched = True
+                tell()
+            yield record
+        self._taken.withhold(run)
+
+    def _look(self) -> None:
+        """Note how far a loop is, and look again soon if it goes on."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        self._is_watched = False  # before looking: who goes on later tells of it again
+        run = self._reading
+        if run is None or self._is_closed or (run, run.seen) == self._looked:
+            return
+        self._looked = run, run.seen
+        self._membership.polled()
+        self._accept_seen(but_current=True)
+        self._is_watched = True
+        self._watch = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+
+    async def _next_run(self) -> bool:
+        """Take records for a loop; False: there were none for too long.
+
+        Who takes records, not batches, takes one first, and more the quicker the loop is done with
+        them.
+        """
+        most = self._options.max_run
         if self._options.by_records:
             took = time.monotonic() - self._run_began
-            self._run = min(2 * self._run, _RUN) if took < _QUICK else max(self._run // 2, 1)
+            self._run = min(2 * self._run, most) if took < _QUICK else max(self._run // 2, 1)
             most = self._run
-        records = await self._next(most)
+        has_some = await self._next(most)
         self._run_began = time.monotonic()
-        return records
+        return has_some
 
-    async def _next(self, most: int) -> list[ShareRecord]:
+    async def _next(self, most: int) -> bool:
         patience = self._options.consumer_timeout
         ends = None if patience is None else time.monotonic() + patience
         while True:
             left = LOOK_AROUND if ends is None else min(LOOK_AROUND, ends - time.monotonic())
-            records = await self._poll(left, lambda: self._take(most, is_delivered=False), most)
-            if records or (ends is not None and time.monotonic() >= ends):
-                return records
+            taken = await self._poll(left, lambda: self._take_runs(most), most)
+            if taken or (ends is not None and time.monotonic() >= ends):
+                return bool(taken)
 
     async def _poll(
         self, timeout: float, take: Callable[[], list[T]], limit: int | None = None
     ) -> list[T]:
         await asyncio.sleep(0)
-        self._accept_delivered()
+        self._accept_seen()
         deadline = time.monotonic() + timeout
         self._membership.polled()
         while True:
@@ -279,27 +326,45 @@ class ShareConsumer:
             except TimeoutError:
                 continue
 
-    def _take(self, limit: int, *, is_delivered: bool = True) -> list[ShareRecord]:
-        taken: list[ShareRecord] = []
-        while self._ready and len(taken) < limit:  # what a loop left
-            record = self._ready.popleft()
-            if self._is_held(record):
-                taken.append(record)
-                self._delivered.append(record[:3])
-        while len(taken) < limit and (found := self._sessions.next_fetched()) is not None:
+    def _take(self, limit: int) -> list[ShareRecord]:
+        records: list[ShareRecord] = []
+        while len(records) < limit and (run := self._next_ready()) is not None:  # a loop left it
+            if run.lease.is_fresh:
+                records += self._polled(run, limit - len(records))
+            else:
+                self._taken.withhold(run)
+        for run in self._take_runs(limit - len(records), beside=bool(records)):
+            records += self._polled(run, limit)
+        return records
+
+    def _polled(self, run: TakenRun, limit: int) -> list[ShareRecord]:
+        """Return up to ``limit`` records of a run to who polls."""
+        records = run.take(limit)
+        run.is_polled = True
+        run.is_passed = not run.is_left
+        if run.is_indexed:
+            records = [record for record in records if self._taken.has(record)]
+        return records
+
+    def _take_runs(self, limit: int, *, beside: bool = False) -> list[TakenRun]:
+        """Take up to ``limit`` records that were fetched; ``beside`` others, whose poll must not
+        raise.
+        """
+        runs: list[TakenRun] = []
+        while limit > 0 and (found := self._sessions.next_fetched()) is not None:
             acquired, lease = found
-            if taken and acquired.is_damaged:
+            if (runs or beside) and acquired.is_damaged:
                 break  # the next poll raises it
             try:
-                records = acquired.take(limit - len(taken))
+                records = acquired.take(limit)
             finally:
                 self._sessions.account(acquired, lease)
-            places = [record[:3] for record in records]
-            self._held.update(dict.fromkeys(places, lease))
-            if is_delivered:
-                self._delivered += places
-            taken += records
-        return taken
+            if records:
+                limit -= len(records)
+                runs.append(TakenRun(acquired.partition, lease, records))
+                self._taken.add(runs[-1])
+                self._taken.ready.append(runs[-1])
+        return runs
 
     def _take_arrow(self, limit: int) -> list[Any]:
         batches: list[Any] = []
@@ -314,48 +379,21 @@ class ShareConsumer:
                 self._sessions.account(acquired, lease)
             if taken is not None:
                 batch, offsets = taken
-                places = [(*acquired.partition, offset) for offset in offsets]
-                self._held.update(dict.fromkeys(places, lease))
-                self._delivered += places
+                run = TakenRun(acquired.partition, lease, offsets=offsets)
+                run.is_polled = True
+                self._taken.add(run)
                 limit -= len(offsets)
                 batches.append(batch)
         return batches
 
-    def _is_held(self, record: ShareRecord) -> bool:
-        """Whether a record that the user has not seen yet is still this member's."""
-        lease = self._held.get(record[:3])
-        if lease is not None and lease.is_fresh:
-            return True
-        self._held.pop(record[:3], None)
-        return False
+    def _accept_seen(self, *, but_current: bool = False) -> None:
+        """Accept what the user is done with; ``but_current``: see :meth:`TakenRecords.seen`."""
+        self._sessions.accept(self._taken.seen(but_current=but_current))
 
-    def _deliver(self, places: Iterable[_Place]) -> None:
-        """Note that the user sees these records now, and has seen those before."""
-        self._membership.polled()
-        self._accept_delivered()
-        self._delivered += places
-
-    def _accept_delivered(self) -> None:
-        delivered, self._delivered = self._delivered, []
-        if self._options.is_explicit:
-            return
-        run: list[int] = []
-        of: tuple[str, int, Lease] | None = None
-        for place in delivered:
-            lease = self._held.pop(place, None)
-            if lease is None:
-                continue
-            topic, partition, offset = place
-            if of is None or of[2] is not lease or of[1] != partition or of[0] != topic:
-                self._accept_run(of, run)
-                of, run = (topic, partition, lease), []
-            run.append(offset)
-        self._accept_run(of, run)
-
-    def _accept_run(self, of: tuple[str, int, Lease] | None, offsets: list[int]) -> None:
-        if of is not None:
-            topic, partition, lease = of
-            self._sessions.accept(TopicPartition(topic, partition), offsets, lease)
+    def _held(self) -> dict[Place, Lease]:
+        """What each record is held under that nothing was said of."""
+        self._accept_seen(but_current=True)
+        return self._taken.index()
 
     def _raise_failure(self) -> None:
         if self._is_closed:
@@ -378,8 +416,7 @@ class ShareConsumer:
         waits until it is stored. Raises :class:`~qbus.errors.QbusError` for a record that this
         consumer does not have, or said something of already.
         """
-        for place in self._held_places(records):
-            self._say(place, AckType.ACCEPT)
+        self._say_all(records, AckType.ACCEPT)
 
     def release(self, records: ShareRecords, *, delay: Duration | None = None) -> None:
         """Give the records back: they are given out again, after the group's back-off.
@@ -388,16 +425,14 @@ class ShareConsumer:
         group's limit of deliveries they go to its dead letter topic. Otherwise as :meth:`accept`.
         """
         delay_ms = NO_DELAY if delay is None else milliseconds_of("delay", delay)
-        for place in self._held_places(records):
-            self._say(place, AckType.RELEASE, delay_ms=delay_ms)
+        self._say_all(records, AckType.RELEASE, delay_ms)
 
     def reject(self, records: ShareRecords) -> None:
         """Nobody is to get the records again: they go to the group's dead letter topic, if any.
 
         Otherwise as :meth:`accept`.
         """
-        for place in self._held_places(records):
-            self._say(place, AckType.REJECT)
+        self._say_all(records, AckType.REJECT)
 
     async def renew(self, records: ShareRecords) -> None:
         """Begin the records' locks anew (KIP-1222), and return when the broker has done so.
@@ -407,12 +442,12 @@ class ShareConsumer:
         """
         await asyncio.gather(*[self._renew(place) for place in self._held_places(records)])
 
-    async def _renew(self, place: _Place) -> None:
+    async def _renew(self, place: Place) -> None:
         try:
             await self._say_and_wait(place, AckType.RENEW)
         except ApiError as error:
             if error.code is ErrorCode.INVALID_RECORD_STATE:
-                self._held.pop(place, None)
+                self._held().pop(place, None)
             raise
 
     async def flush(self, timeout: float | None = None) -> None:
@@ -423,6 +458,7 @@ class ShareConsumer:
         Raises :class:`~qbus.AcknowledgementLost` for what was lost since the last flush, unless
         there is an ``on_lost``, and TimeoutError.
         """
+        self._accept_seen(but_current=True)
         try:
             async with asyncio.timeout(timeout):
                 await self._sessions.said()
@@ -448,7 +484,7 @@ class ShareConsumer:
 
     async def _say_and_wait(
         self,
-        place: _Place,
+        place: Place,
         kind: AckType,
         *,
         delay_ms: int = NO_DELAY,
@@ -459,23 +495,28 @@ class ShareConsumer:
         self._say_ack(place, Ack(place[2], kind, delay_ms, result, is_nack, told))
         await told
 
-    def _say(self, place: _Place, kind: AckType, *, delay_ms: int = NO_DELAY) -> None:
-        self._say_ack(place, Ack(place[2], kind, delay_ms))
+    def _say_all(self, records: ShareRecords, kind: AckType, delay_ms: int = NO_DELAY) -> None:
+        for partition, first, size, lease in self._taken.remove(self._held_places(records)):
+            ack = Ack(first, kind, delay_ms, size=size)
+            self._sessions.say(partition, ack, lease)
 
-    def _say_ack(self, place: _Place, ack: Ack) -> None:
+    def _say_ack(self, place: Place, ack: Ack) -> None:
         is_renewal = ack.type is AckType.RENEW
-        lease = self._held.get(place) if is_renewal else self._held.pop(place, None)
+        held = self._held()
+        lease = held.get(place) if is_renewal else held.pop(place, None)
         topic, partition, _ = place
         if lease is None:
             raise _not_held(place)
         self._sessions.say(TopicPartition(topic, partition), ack, lease)
 
-    def _held_places(self, records: ShareRecords) -> list[_Place]:
+    def _held_places(self, records: ShareRecords) -> list[Place]:
         """Where records are; raises if one is not held: then nothing is said of any."""
-        places = self._places(records)
+        places, held = self._places(records), self._held()
+        known: set[Place] = set()
         for place in places:
-            if place not in self._held:
+            if place not in held or place in known:
                 raise _not_held(place)
+            known.add(place)
         return places
 
     def _rest(self, *, keep: bool) -> None:
@@ -483,12 +524,12 @@ class ShareConsumer:
         self._sessions.rest(keep=keep)
 
     def _give_back_ready(self) -> None:
-        while self._ready:
-            record = self._ready.popleft()
-            if self._is_held(record):
-                self._say(record[:3], AckType.RELEASE, delay_ms=0)
+        while (run := self._next_ready()) is not None:
+            for offset in self._taken.withhold(run):
+                if run.lease.is_fresh:
+                    self._sessions.say(run.partition, Ack(offset, AckType.RELEASE, 0), run.lease)
 
-    def _places(self, records: ShareRecords) -> list[_Place]:
+    def _places(self, records: ShareRecords) -> list[Place]:
         if isinstance(records, ShareRecord):
             return [records[:3]]
         if hasattr(records, "schema"):
@@ -515,10 +556,11 @@ class ShareConsumer:
         """
         if self._is_closed:
             return
-        if accept:
-            self._accept_delivered()
+        self._accept_seen(but_current=not accept)
         self._is_closed = True
-        self._held.clear()
+        if self._watch is not None:
+            self._watch.cancel()
+        self._taken.clear()
         try:
             await self._sessions.said()
         finally:
@@ -534,7 +576,7 @@ class ShareConsumer:
             raise _lost(self._unraised)
 
 
-def _not_held(place: _Place) -> ApiError:
+def _not_held(place: Place) -> ApiError:
     topic, partition, offset = place
     return ApiError(
         ErrorCode.INVALID_RECORD_STATE,
@@ -542,7 +584,7 @@ def _not_held(place: _Place) -> ApiError:
     )
 
 
-def _places_of(batch: Any) -> list[_Place]:
+def _places_of(batch: Any) -> list[Place]:
     """Where the records of a ``pyarrow.RecordBatch`` are."""
     columns = [batch.column(name).to_pylist() for name in ("topic", "partition", "offset")]
     return list(zip(*columns, strict=True))

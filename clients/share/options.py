@@ -13,6 +13,8 @@ Acknowledge = Literal["implicit", "explicit"]
 Acquire = Literal["batches", "records"]
 OnLost = Callable[[AcknowledgementLost], Awaitable[None] | None]
 """A plain function or a coroutine function."""
+_LOOP_TIMES = 4
+"""Of a large batch a broker sends all for each of its records: fewer requests cost less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,11 @@ class ShareOptions:
     rack: str | None
     consumer_timeout: float | None
     on_lost: OnLost | None
+
+    @property
+    def max_run(self) -> int:
+        """The most records that are taken at once by a loop that is quick."""
+        return _LOOP_TIMES * self.max_poll_records
 
     async def lost(self, error: AcknowledgementLost) -> bool:
         """Tell the callback of a loss; return whether there is one."""

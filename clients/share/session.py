@@ -126,7 +126,7 @@ class ShareSession:
         options = self._options
         most = options.max_poll_records
         if options.by_records and limit is not None:
-            most = min(most, limit)
+            most = min(options.max_run, limit)
         request = fetching.ShareFetchRequest(
             group_id=options.group,
             member_id=self._member_id,
@@ -292,7 +292,8 @@ def _told(acks: Iterable[tuple[TopicPartition, Ack]], error: ApiError) -> list[L
             if not ack.told.done():
                 ack.told.set_exception(error)
         elif ack.type is not AckType.GAP:
-            losses.append(Loss(RecordPlace(topic, partition, ack.offset), error))
+            offsets = range(ack.offset, ack.last + 1)
+            losses += [Loss(RecordPlace(topic, partition, offset), error) for offset in offsets]
     return losses
 
 

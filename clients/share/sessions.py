@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from qbus.errors import ApiError, ErrorCode, QbusError, WireError
@@ -22,6 +22,7 @@ from .acknowledgements import Ack, AckType
 from .acquired import AcquiredRange, AcquiredRecords
 from .options import ShareOptions
 from .session import Lease, Loss, Sent, ShareSession
+from .taken import Span
 from .types import RecordPlace
 
 _log = logging.getLogger(__name__)
@@ -311,7 +312,8 @@ class ShareSessions:
             if ack.told is not None:
                 ack.told.set_exception(_gone(lease))
             elif ack.type is not AckType.GAP:
-                self._lost([Loss(RecordPlace(*partition, ack.offset), _gone(lease))])
+                gone, offsets = _gone(lease), range(ack.offset, ack.last + 1)
+                self._lost([Loss(RecordPlace(*partition, offset), gone) for offset in offsets])
             return
         lease.session.pending.add(partition, ack)
         if ack.told is not None:
@@ -319,15 +321,10 @@ class ShareSessions:
         else:
             self._say_soon()
 
-    def accept(self, partition: TopicPartition, offsets: Sequence[int], lease: Lease) -> None:
-        """Accept records that were acquired under ``lease``, soon."""
-        acks = [Ack(offset, AckType.ACCEPT) for offset in offsets]
-        if not lease.is_valid:
-            for ack in acks:
-                self.say(partition, ack, lease)
-            return
-        lease.session.pending.add_all(partition, acks)
-        self._say_soon()
+    def accept(self, spans: Iterable[Span]) -> None:
+        """Accept records, soon."""
+        for partition, first, size, lease in spans:
+            self.say(partition, Ack(first, AckType.ACCEPT, size=size), lease)
 
     def say_now(self) -> None:
         """Send what there is to be said, without waiting for more."""

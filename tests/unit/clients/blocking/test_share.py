@@ -3,11 +3,12 @@
 import asyncio
 import inspect
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
 
-from qbus import AcknowledgementLost, QbusError, ShareConsumer, aio
+from qbus import AcknowledgementLost, ClientClosed, QbusError, ShareConsumer, aio
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_share import FakeShareGroup
 
@@ -121,3 +122,52 @@ async def test_a_callback_may_use_the_consumer() -> None:
 
         await asyncio.to_thread(run)
     assert [error.records for error in told] == [(("t", 0, 0),)]
+
+
+async def test_a_slow_loop_has_each_record_accepted_while_it_is_at_the_next() -> None:
+    def use(consumer: ShareConsumer, group: FakeShareGroup) -> None:
+        for record in consumer:
+            if record.offset == 3:
+                deadline = time.monotonic() + 5
+                while group.offsets(ACCEPT) != [0, 1, 2] and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                assert group.offsets(ACCEPT) == [0, 1, 2]
+                break
+
+    await with_group(use)
+
+
+async def test_a_loop_shows_nothing_after_the_end() -> None:
+    def use(consumer: ShareConsumer, _: FakeShareGroup) -> None:
+        seen = []
+
+        def read() -> None:
+            for record in consumer:
+                seen.append(record.offset)
+                if record.offset == 2:
+                    consumer.close()
+
+        with pytest.raises(ClientClosed):
+            read()
+        assert seen == [0, 1, 2]
+
+    group = await with_group(use)
+    assert group.offsets(ACCEPT) == [0, 1, 2]
+
+
+async def test_a_loop_goes_on_behind_what_was_said_of_single_records() -> None:
+    def use(consumer: ShareConsumer, group: FakeShareGroup) -> None:
+        seen = []
+        for record in consumer:
+            seen.append(record.offset)
+            if record.offset == 1:
+                consumer.release(record, delay=60_000)
+                assert ("t", 0, 0) not in consumer.held
+                assert ("t", 0, 2) in consumer.held
+            if record.offset == 5:
+                break
+        assert seen == [0, 1, 2, 3, 4, 5]
+
+    group = await with_group(use)
+    assert sorted(group.offsets(ACCEPT)) == [0, 2, 3, 4, 5]
+    assert group.offsets(RELEASE)[0] == 1

@@ -113,3 +113,39 @@ async def test_whether_somebody_waits() -> None:
     pending.add(P1, Ack(0, ACCEPT, told=told))
     assert pending.is_awaited([P0, P1])
     assert not pending.is_awaited([P0])
+
+
+def test_rows_are_said_as_their_records_would_be() -> None:
+    assert ranges_of([Ack(3, ACCEPT, size=4), Ack(7, ACCEPT), Ack(8, RELEASE, size=2)]) == [
+        AckRange(3, 9, [1, 1, 1, 1, 1, 2, 2], -1, None)
+    ]
+    assert ranges_of([Ack(3, ACCEPT, size=4), Ack(8, ACCEPT, size=2)]) == [
+        AckRange(3, 6, [1], -1, None),
+        AckRange(8, 9, [1], -1, None),
+    ]
+
+
+@pytest.mark.parametrize("second", [Ack(5, RENEW), Ack(1, ACCEPT, size=3), Ack(4, ACCEPT, size=9)])
+def test_one_request_says_one_thing_of_the_records_of_a_row(second: Ack) -> None:
+    first = Ack(3, ACCEPT, size=4)
+    pending = PendingAcks()
+    pending.add(P0, first)
+    pending.add(P0, second)
+    assert pending.take() == {P0: [first]}
+    assert pending.take() == {P0: [second]}
+
+
+def test_what_lies_beside_a_row_goes_with_it() -> None:
+    pending = PendingAcks()
+    pending.add(P0, Ack(3, ACCEPT, size=4))
+    pending.add(P0, Ack(1, ACCEPT, size=2))
+    pending.add(P0, Ack(0, RELEASE))
+    assert [ack.offset for ack in pending.take()[P0]] == [0, 1, 3]
+    assert not pending
+
+
+def test_a_row_that_is_refused_is_halved_until_it_is_one_record() -> None:
+    pending = PendingAcks()
+    assert pending.refused(P0, [Ack(3, ACCEPT, size=4)])
+    assert pending.take() == {P0: [Ack(3, ACCEPT), Ack(4, ACCEPT)]}
+    assert pending.take() == {P0: [Ack(5, ACCEPT), Ack(6, ACCEPT)]}
