@@ -8,7 +8,7 @@ BIN := .venv/bin
 SUPPLY := build/supply/bin
 WORKERS ?= 2
 LINTED := . qbus/broker/ qbus/clients/ qbus/agent/
-PACKAGING := setup.cfg pyproject.toml setup.py $(wildcard qbus/records/_*.p[xy]*)
+PACKAGING := setup.cfg pyproject.toml setup.py $(wildcard qbus/records/_*.p[xy]* qbus/wire/_*.p[xy]* broker/group/_*.p[xy]*)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check perf compile docs lock sbom audit clean
@@ -52,7 +52,7 @@ else
 endif
 
 clean:  ## remove .venv, caches and build results
-	rm -rf qbus/_compiled qbus/records/*.c qbus/wire/*.c qbus/*/*.so .venv build dist *.egg-info .*_cache .hypothesis
+	rm -rf qbus/_compiled qbus/records/*.c qbus/wire/*.c qbus/*/*.so broker/group/*.c broker/group/*.so .venv build dist *.egg-info .*_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.run-ready: $(PACKAGING)

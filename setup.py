@@ -188,6 +188,11 @@ setup(
                     str(RECORDS / "_blocks.pxi"),
                 ),
                 ("qbus.wire._lean", "qbus/wire/_lean.pyx"),
+                (
+                    "qbus.broker.group._offset_table",
+                    "qbus/broker/group/_offset_table.pyx",
+                    str(RECORDS / "_write.pxd"),
+                ),
             )
         ),
     ],

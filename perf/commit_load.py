@@ -38,27 +38,11 @@ class _Client:
 
     def __init__(self, number: int, partitions: int) -> None:
         self._group = f"commits-{number}"
-        self._frames = [self._frame(at, partitions) for at in range(_REQUESTS)]
+        self._frames = [commit_frame(self._group, at, partitions) for at in range(_REQUESTS)]
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
         self._good = b""
         self.commits = 0
-
-    def _frame(self, at: int, partitions: int) -> bytes:
-        positions = [
-            OffsetCommitRequestPartition(
-                partition_index=index, committed_offset=1_000 * at + index, committed_metadata=""
-            )
-            for index in range(partitions)
-        ]
-        topics = [OffsetCommitRequestTopic(name="commits", partitions=positions)]
-        return _framed(
-            ApiKey.OFFSET_COMMIT,
-            _VERSION,
-            OffsetCommitRequest(
-                group_id=self._group, generation_id_or_member_epoch=-1, topics=topics
-            ),
-        )
 
     async def begin(self, host: str, port: int) -> None:
         """Connect, and commit once."""
@@ -88,6 +72,22 @@ class _Client:
         self._writer.write(frame)
         (size,) = unpack(">i", await self._reader.readexactly(4))
         return await self._reader.readexactly(size)
+
+
+def commit_frame(group: str, at: int, partitions: int) -> bytes:
+    """An OffsetCommit request of a group, its length before it."""
+    positions = [
+        OffsetCommitRequestPartition(
+            partition_index=index, committed_offset=1_000 * at + index, committed_metadata=""
+        )
+        for index in range(partitions)
+    ]
+    topics = [OffsetCommitRequestTopic(name="commits", partitions=positions)]
+    return _framed(
+        ApiKey.OFFSET_COMMIT,
+        _VERSION,
+        OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=topics),
+    )
 
 
 def _framed(key: ApiKey, version: int, request: Struct) -> bytes:

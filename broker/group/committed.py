@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from qbus.errors import ApiError, ErrorCode
 
+from .committing import PackedCommit
 from .group_metadata import Done, GroupMetadata
 from .offset_log import OffsetLog, Verify
 from .offset_machine import Committed
@@ -84,16 +85,14 @@ class CommittedOffsets:
             return await self._registry.supersede(metadata, offsets.keys())
         return await self._registry.save_offsets(metadata, offsets)
 
-    def begin_save(
-        self, metadata: GroupMetadata, offsets: Mapping[TopicPartition, Offset | None], done: Done
-    ) -> bool:
+    def begin_save(self, metadata: GroupMetadata, packed: PackedCommit, done: Done) -> bool:
         """Store offsets of a group for which no transaction has brought any, without waiting.
 
         ``done`` is called later with the error, if any. False: they cannot be stored now.
         """
         if metadata.is_in_log:
-            return self._log.begin_save(metadata.group_id, offsets, done)
-        self._registry.begin_save(metadata, offsets, done)
+            return self._log.begin_save(packed, done)
+        self._registry.begin_save(metadata, dict(packed.offsets()), done)
         return True
 
     async def remove(self, metadata: GroupMetadata) -> ErrorCode:

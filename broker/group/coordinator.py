@@ -17,7 +17,7 @@ from ..internal_logs import InternalLog, Shard
 from ..metadata.cache import Subscriber
 from ..metadata.image import BrokerInfo, Event, Topic, changed_topics
 from .committed import CommittedOffsets
-from .committing import Positions, dated
+from .committing import PackedCommit, PackedTopic
 from .failover import CoordinatorFailover
 from .group_metadata import GroupMetadata
 from .machine import GroupKinds, GroupMachine
@@ -48,6 +48,7 @@ _log = logging.getLogger(__name__)
 
 _LEFT_S: Final = 60.0
 MAX_MEMBER_BYTES: Final = 512 * 1024  # of metadata or assignment; a znode must hold it
+MAX_PACKED_BYTES: Final = 256 * 1024  # of records that are not divided between batches
 
 
 class ClusterMetadata(LiveBrokers, Protocol):
@@ -324,7 +325,7 @@ class GroupCoordinator:
     def begin_commit(
         self,
         group_id: str,
-        positions: Positions,
+        topics: Sequence[PackedTopic],
         done: Callable[[ErrorCode], None],
         *,
         member_id: str,
@@ -333,11 +334,10 @@ class GroupCoordinator:
     ) -> bool:
         """Commit as :meth:`commit` does, if that is to be waited for by nobody but ``done``.
 
-        positions: by the topic's name and id.
         done: called later with the error, if any.
 
         False: nothing is stored. The group is not in memory, or the offsets may not be stored, or
-        transactions have brought others: :meth:`commit` says which.
+        are too many for one batch, or transactions have brought others: :meth:`commit` says which.
         """
         metadata = self._registry.ready(group_id)
         if metadata is None or metadata.pending:
@@ -348,14 +348,16 @@ class GroupCoordinator:
         committed_at = self._clock.time_ms()
         if not metadata.is_in_log:
             committed_at = self._retention.round(committed_at)
-        offsets = dated(positions, committed_at)
+        packed = PackedCommit(group_id, topics, committed_at)
+        if packed.size > MAX_PACKED_BYTES:
+            return False
 
         def saved(error: ErrorCode) -> None:
             if not error:
-                self.commits += len(offsets)
+                self.commits += packed.count
             done(error)
 
-        return self._committed.begin_save(metadata, offsets, saved)
+        return self._committed.begin_save(metadata, packed, saved)
 
     async def _admitting(self, group_id: str, generation: int) -> GroupMetadata:
         """Return a group for a commit to it."""

@@ -14,9 +14,9 @@ from qbus.names import OFFSETS_TOPIC
 from ..internal_logs import InternalLog, InternalTopic, Outcome, Producer, suitable
 from ..metadata.image import BrokerInfo, Topic
 from ..partition.partition import Partition
-from .committing import Saving
+from .committing import PackedCommit, Saving
 from .group_metadata import Done
-from .offset_machine import NOTHING_COMMITTED, Committed, OffsetsMachine, change, read
+from .offset_machine import NOTHING_COMMITTED, Committed, OffsetsMachine, change, commit, read
 from .offsets import Offset, Offsets, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -136,18 +136,16 @@ class OffsetLog:
             return error.code
         return ErrorCode.NONE
 
-    def begin_save(
-        self, group_id: str, offsets: Mapping[TopicPartition, Offset | None], done: Done
-    ) -> bool:
-        """The same, for who does not wait: ``done`` is called later with the error, if any.
+    def begin_save(self, packed: PackedCommit, done: Done) -> bool:
+        """Store what a group commits; ``done`` is called later with the error, if any.
 
         False: nothing is stored, for the group does not belong here.
         """
         try:
-            shard = self._log.shard(group_id)
+            shard = self._log.shard(packed.group_id)
         except ApiError:
             return False
-        shard.put(partial(_change, group_id, offsets, None), Saving(done))
+        shard.put(partial(commit, packed), Saving(done))
         return True
 
     async def save_in_transaction(

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from qbus.names import OFFSETS_TOPIC
 
 from ..internal_logs.machine import LogRecord, Outcome, Producer
+from .committing import PackedCommit
 from .offset_records import (
     MalformedOffsetError,
     decode_key,
@@ -21,6 +22,7 @@ from .offset_records import (
     encode_key,
     encode_value,
 )
+from .offset_table import Table, new_table, store
 from .offsets import Offset, Offsets, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -53,14 +55,14 @@ class _GroupOffsets:
     __slots__ = ("offsets", "pending")
 
     def __init__(self) -> None:
-        self.offsets: dict[str, dict[int, Offset]] = {}
+        self.offsets: dict[str, Table] = {}
         self.pending: dict[int, dict[TopicPartition, _Pending | None]] = {}
 
     def store(self, key: TopicPartition, offset: Offset | None, position: int) -> None:
         """Store an offset, or delete it (None); what is pending from before will not count."""
         topic, partition = key
         if offset is not None:
-            self.offsets.setdefault(topic, {})[partition] = offset
+            self.table(topic)[partition] = offset
         elif topic in self.offsets:
             self.offsets[topic].pop(partition, None)
             if not self.offsets[topic]:
@@ -71,6 +73,13 @@ class _GroupOffsets:
             other = brought.get(key)
             if other is not None and other.position < position:
                 brought[key] = None  # not stable until the transaction's end, all the same
+
+    def table(self, topic: str) -> Table:
+        """The offsets of a topic, to which there come some now."""
+        table = self.offsets.get(topic)
+        if table is None:
+            table = self.offsets[topic] = new_table()
+        return table
 
     @property
     def is_empty(self) -> bool:
@@ -118,9 +127,7 @@ class OffsetsMachine:
             return
         if about is None:
             return
-        group = self._groups.get(about.group)
-        if group is None:
-            group = self._groups[about.group] = _GroupOffsets()
+        group = self._group(about.group)
         place = (about.topic, about.partition)
         if producer is None:
             group.store(place, committed, offset)
@@ -137,14 +144,27 @@ class OffsetsMachine:
         first_offset: int,
     ) -> None:
         """Take in plain commits, whose records are in the log from ``first_offset`` on."""
-        group = self._groups.get(group_id)
-        if group is None:
-            group = self._groups[group_id] = _GroupOffsets()
+        group = self._group(group_id)
         position = first_offset
         for place, offset in stored:
             group.store(place, offset, position)
             position += 1
         self._forget_if_empty(group_id)
+
+    def store_packed(self, commit: PackedCommit, first_offset: int) -> None:
+        """The same of a commit that came packed."""
+        group = self._group(commit.group_id)
+        if group.pending:
+            self.store(commit.group_id, commit.offsets(), first_offset)
+            return
+        for name, topic_id, packed, count in commit.topics:
+            store(group.table(name), packed, count, commit.committed_at, topic_id)
+
+    def _group(self, group_id: str) -> _GroupOffsets:
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = _GroupOffsets()
+        return group
 
     def expect(self, value: bytes, offset: Offset) -> None:
         """A record with this value is about to be replayed: it need not be decoded."""
@@ -186,6 +206,13 @@ class OffsetsMachine:
         group = self._groups.get(group_id)
         return _NO_OFFSETS if group is None else group.offsets
 
+    def copy(self, group_id: str) -> Offsets:
+        """The offsets of a group as they are now."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return _NO_OFFSETS
+        return {topic: table.copy() for topic, table in group.offsets.items()}
+
     def unstable(self, group_id: str) -> frozenset[TopicPartition]:
         """The partitions for which open transactions bring offsets to a group."""
         group = self._groups.get(group_id)
@@ -201,8 +228,16 @@ class OffsetsMachine:
 
 def read(machine: OffsetsMachine, group_id: str) -> Outcome[Committed]:
     """Read the offsets of a group as they are now."""
-    offsets = {topic: dict(some) for topic, some in machine.offsets(group_id).items()}
-    return Outcome(Committed(offsets, machine.unstable(group_id)))
+    return Outcome(Committed(machine.copy(group_id), machine.unstable(group_id)))
+
+
+def commit(
+    packed: PackedCommit,
+    machine: OffsetsMachine,
+    now_ms: int,  # noqa: ARG001 - an operation's signature
+) -> Outcome[None]:
+    """Store what came packed."""
+    return Outcome(None, packed=packed, apply=partial(machine.store_packed, packed))
 
 
 def change(

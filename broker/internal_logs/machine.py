@@ -12,15 +12,34 @@ LogRecord = tuple[bytes, bytes | None]
 """A record's key and value; None deletes what was stored under the key."""
 
 
+class PackedRecords(Protocol):
+    """Records of no transaction that are encoded together, straight into a batch."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes they take."""
+
+    def add_to(self, batch: bytearray, first: int, /) -> None:
+        """Append them to the records of a batch.
+
+        ``first``: the offset of the first of them, counted from that of the batch.
+        """
+
+
 class Outcome(Generic[A]):
     """What an operation decided: the records that say so, and its answer.
 
     With a ``producer`` the records are part of a transaction of it. ``acknowledged`` is called when
     they are stored for good, also if nobody waits for the answer any more. ``apply``, given the
     offset of the first record, does to the state what replaying all of them would do, for less.
+    Records that are ``packed``, instead of others, are applied so.
     """
 
-    __slots__ = ("acknowledged", "answer", "apply", "producer", "records")
+    __slots__ = ("acknowledged", "answer", "apply", "packed", "producer", "records")
 
     def __init__(
         self,
@@ -30,9 +49,11 @@ class Outcome(Generic[A]):
         producer: Producer | None = None,
         acknowledged: Callable[[], object] | None = None,
         apply: Callable[[int], object] | None = None,
+        packed: PackedRecords | None = None,
     ) -> None:
         self.answer = answer
         self.records = records
+        self.packed = packed
         self.producer = producer
         self.acknowledged = acknowledged
         self.apply = apply

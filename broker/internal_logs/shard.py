@@ -12,12 +12,13 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
+from qbus.records.header import HEADER_SIZE, write_new_header
 from qbus.service.backoff import Backoff
 
 from ..partition.acknowledgement import Acknowledgement
 from ..partition.partition import Partition
 from .batches import Chunk, Marker, encode_batch, read_chunk
-from .machine import LogRecord, M, Operation, Outcome, Producer
+from .machine import LogRecord, M, Operation, Outcome, PackedRecords, Producer
 
 _log = logging.getLogger(__name__)
 
@@ -280,9 +281,12 @@ class Shard(Generic[M]):
             _log.exception("an operation on %s failed", self)
             failed = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says why")
             return _Answer(request.asker, None, failed, None)
-        if outcome.records and run.refusal is not None:
+        packed = outcome.packed
+        if (outcome.records or packed is not None) and run.refusal is not None:
             return _Answer(request.asker, None, run.refusal, None)
-        if outcome.records:
+        if packed is not None:
+            self._take_in_own(outcome, run.add_packed(packed), now_ms)
+        elif outcome.records:
             self._take_in_own(outcome, run.add(outcome.records, outcome.producer), now_ms)
         return _Answer(request.asker, outcome.answer, None, outcome.acknowledged)
 
@@ -343,11 +347,22 @@ class Shard(Generic[M]):
             release.acknowledged(None, code)
 
 
+class _PackedBatch:
+    """Encoded records of no transaction, behind room for the header of their batch."""
+
+    __slots__ = ("content", "count")
+
+    def __init__(self) -> None:
+        self.content = bytearray(HEADER_SIZE)
+        self.count = 0
+
+
 class _Run:
     """The records of one turn, gathered into batches; ``refusal``: why there may be none."""
 
     __slots__ = (
         "_now_ms",
+        "_packed",
         "_producer",
         "_records",
         "_size",
@@ -361,8 +376,9 @@ class _Run:
         self.refusal = refusal
         self.first_offset = first_offset
         self.count = 0
-        self.batches: list[tuple[Producer | None, list[LogRecord]]] = []
-        self._records: list[LogRecord] | None = None  # of the last batch
+        self.batches: list[tuple[Producer | None, list[LogRecord]] | _PackedBatch] = []
+        self._records: list[LogRecord] | None = None  # of the last batch, or
+        self._packed: _PackedBatch | None = None  # the last batch
         self._producer: Producer | None = None
         self._size = 0
         self._now_ms = now_ms
@@ -371,6 +387,7 @@ class _Run:
         """Add records; the offset that the first of them will have."""
         first = self.first_offset + self.count
         self.count += len(records)
+        self._packed = None
         for record in records:
             key, value = record
             size = len(key) if value is None else len(key) + len(value)
@@ -381,15 +398,38 @@ class _Run:
             self._records.append(record)
         return first
 
+    def add_packed(self, packed: PackedRecords) -> int:
+        """The same of records that are encoded together: none of the others share their batches."""
+        first = self.first_offset + self.count
+        self.count += packed.count
+        self._records = None
+        self._size += packed.size
+        batch = self._packed
+        if batch is None or self._size > _MOST_BYTES:
+            batch = self._packed = _PackedBatch()
+            self._size = packed.size
+            self.batches.append(batch)
+        packed.add_to(batch.content, batch.count)
+        batch.count += packed.count
+        return first
+
     def encode(self) -> bytearray:
         """All of it, as it is appended."""
         if len(self.batches) == 1:
-            producer, records = self.batches[0]
-            return encode_batch(records, self._now_ms, producer)
+            return self._encode_batch(self.batches[0])
         whole = bytearray()
-        for producer, records in self.batches:
-            whole += encode_batch(records, self._now_ms, producer)
+        for batch in self.batches:
+            whole += self._encode_batch(batch)
         return whole
+
+    def _encode_batch(
+        self, batch: tuple[Producer | None, list[LogRecord]] | _PackedBatch
+    ) -> bytearray:
+        if isinstance(batch, _PackedBatch):
+            write_new_header(batch.content, 0, batch.count, self._now_ms)
+            return batch.content
+        producer, records = batch
+        return encode_batch(records, self._now_ms, producer)
 
 
 class _Release:

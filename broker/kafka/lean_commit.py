@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from qbus.errors import ErrorCode
 from qbus.wire import ApiKey, encode_response
-from qbus.wire.lean import LeanPosition, read_commit
+from qbus.wire.lean import LeanTopic, read_commit
 from qbus.wire.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -18,15 +18,14 @@ from qbus.wire.messages.offset_commit import (
 
 from ..authorization import AccessControl, Operation, group
 from ..authorization import topic as topic_resource
+from ..group.committing import PackedTopic
+from ..group.offset_table import IS_BUILT, positions
 from ..net.peer import Peer
 from ..partition.purgatory import Delayed
 from .lean_answers import ExclusiveAnswer, Parts
 
 if TYPE_CHECKING:
     from ..broker import Broker
-
-Positions = list[tuple[str | bytes, list[LeanPosition]]]
-Known = list[tuple[str, bytes, list[LeanPosition]]]
 
 
 def commit(
@@ -36,7 +35,7 @@ def commit(
 
     ``access``: what is asked whether the client may, if anything is restricted.
     """
-    request = read_commit(frame)
+    request = read_commit(frame) if IS_BUILT else None
     if request is None:
         return None
     version, correlation_id, group_id, generation, member_id, instance_id, topics, stored = request
@@ -55,27 +54,25 @@ def commit(
     return delayed if is_begun else None
 
 
-def _known(broker: "Broker", topics: Positions) -> Known | None:
+def _known(broker: "Broker", topics: list[LeanTopic]) -> list[PackedTopic] | None:
     """The positions by name and id of topics that exist; None: something cannot be committed."""
     metadata, limit = broker.metadata, broker.config.offset_metadata_max_bytes
-    known: Known = []
-    for key, positions in topics:
+    known: list[PackedTopic] = []
+    for key, packed, count, last, longest in topics:
         topic = metadata.topics.get(key) if isinstance(key, str) else metadata.topics_by_id.get(key)
-        if topic is None:
+        if topic is None or last >= len(topic.partitions) or longest > limit:
             return None
-        count = len(topic.partitions)
-        for index, _, _, text in positions:
-            if not 0 <= index < count or len(text) > limit:
-                return None
-        known.append((topic.name, topic.id, positions))
+        known.append((topic.name, topic.id, packed, count))
     return known
 
 
-def _may_commit(access: AccessControl, peer: Peer, group_id: str, topics: Known) -> bool:
+def _may_commit(
+    access: AccessControl, peer: Peer, group_id: str, topics: list[PackedTopic]
+) -> bool:
     """Whether a client may commit all this, and nobody wants this request recorded."""
     if not access.allows_peer(peer, Operation.READ, group(group_id)):
         return False
-    for name, _, _ in topics:
+    for name, _, _, _ in topics:
         if not access.allows_peer(peer, Operation.READ, topic_resource(name)):
             return False
     return access.audit is None or not access.audit.is_due()
@@ -91,7 +88,7 @@ class DelayedCommit(ExclusiveAnswer):
         loop: asyncio.AbstractEventLoop,
         version: int,
         correlation_id: int,
-        topics: Positions,
+        topics: list[LeanTopic],
         stored: bytes,
     ) -> None:
         """``stored``: the answer if all of it is."""
@@ -107,11 +104,11 @@ class DelayedCommit(ExclusiveAnswer):
 
     def _refused(self, code: ErrorCode) -> Parts:
         answers = []
-        for key, positions in self._topics:
+        for key, packed, count, _, _ in self._topics:
             answer = OffsetCommitResponseTopic(
                 partitions=[
                     OffsetCommitResponsePartition(partition_index=position[0], error_code=code)
-                    for position in positions
+                    for position in positions(packed, count)
                 ]
             )
             if isinstance(key, str):

@@ -23,7 +23,7 @@ def read_commit(
         int,
         str,
         str | None,
-        list[tuple[str | bytes, list[tuple[int, int, int, str]]]],
+        list[tuple[str | bytes, bytes, int, int, int]],
         bytes,
     ]
     | None

@@ -10,7 +10,7 @@ from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-REVISION = 4  # see lean.py
+REVISION = 5  # see lean.py
 
 cdef enum:
     PRODUCE = 0
@@ -26,6 +26,8 @@ cdef enum:
     FIRST_COMMIT_WITH_TOPIC_IDS = 10
     FIRST_WITHOUT_REPLICA_ID = 15
     ANSWER = 128  # more than an answer has besides its topic
+    POSITION = 16  # of a commit: the bytes of partition, offset and leader epoch
+    PARTITION = 4
     MAX_STRING = 0x7FFF
     MAX_ITEMS = 100000  # of an array; the general way refuses more
 
@@ -383,10 +385,13 @@ cdef object plain_commit(const uint8_t* data, Py_ssize_t size, int max_version):
 cdef uint8_t* committed_topic(Cursor* cursor, uint8_t* at, int version, list topics) except NULL:
     """Read a topic of a commit, and write what answers that all of it is stored."""
     cdef const uint8_t* begin = cursor.at
-    cdef int64_t count
-    cdef int32_t index, leader_epoch
-    cdef int64_t offset
-    cdef list positions = []
+    cdef const uint8_t* position
+    cdef Cursor ahead
+    cdef int64_t count, size, texts = 0
+    cdef uint32_t last = 0
+    cdef int32_t longest = 0
+    cdef bytes packed
+    cdef uint8_t* to
     topic = topic_key(
         cursor, FIRST_WITH_TOPIC_IDS if version >= FIRST_COMMIT_WITH_TOPIC_IDS else 0
     )
@@ -396,22 +401,46 @@ cdef uint8_t* committed_topic(Cursor* cursor, uint8_t* at, int version, list top
     at += cursor.at - begin
     count = items(cursor)
     at = put_uvarint(at, <uint32_t>count + 1)
+    ahead = cursor[0]
     for _ in range(count):
-        index = int32(cursor)
-        offset = int64(cursor)
-        leader_epoch = int32(cursor)
-        metadata = text(cursor, True)
-        expect(cursor, 0)  # no tags
-        if not cursor.is_plain:
+        texts += pass_position(&ahead)
+        if not ahead.is_plain:
+            cursor.is_plain = False
             return at
-        positions.append((index, offset, leader_epoch, "" if metadata is None else metadata))
-        at = put16(put32(at, index), 0)  # no error
+    packed = PyBytes_FromStringAndSize(NULL, count * (POSITION + 2) + texts)
+    to = <uint8_t*>PyBytes_AS_STRING(packed)
+    for _ in range(count):
+        position = cursor.at
+        size = pass_position(cursor)
+        memcpy(to, position, POSITION)
+        to = put16(to + POSITION, <int32_t>size)
+        memcpy(to, cursor.at - 1 - size, size)
+        to += size
+        last = max(last, be32(position))
+        longest = max(longest, <int32_t>size)
+        memcpy(at, position, PARTITION)
+        at = put16(at + PARTITION, 0)  # no error
         at[0] = 0
         at += 1
     expect(cursor, 0)
-    topics.append((topic, positions))
+    topics.append((topic, packed, count, last, longest))
     at[0] = 0
     return at + 1
+
+
+cdef inline int64_t pass_position(Cursor* cursor) noexcept nogil:
+    """Pass by a position of a commit; the size of its metadata, which its one last byte follows."""
+    cdef int64_t size
+    if not has(cursor, POSITION):
+        return 0
+    cursor.at += POSITION
+    size = max(uvarint(cursor) - 1, 0)  # it may be null
+    if size > MAX_STRING:
+        cursor.is_plain = False
+        return 0
+    ascii(cursor, size)
+    expect(cursor, 0)  # no tags
+    return size
 
 
 # Writing: to memory that is large enough, but for the topic's name where it says so.

@@ -11,7 +11,7 @@ from typing import Final
 
 from qbus.wire.api import API, ApiKey
 
-REVISION: Final = 4
+REVISION: Final = 5
 """What the compiled form offers; another number means that it was built from other sources."""
 
 FETCH_TRAILER: Final = b"\0\0\0"
@@ -46,14 +46,15 @@ LeanFetch = tuple[int, int, int, int, bool, str | bytes, int, int, int, int]
 """Version, correlation id, least and most bytes, whether only what is committed is wanted, topic
 (name or id), partition, leader epoch, offset, most bytes of the partition."""
 
-LeanPosition = tuple[int, int, int, str]
-"""Of a partition that is committed: its index, the offset, the leader epoch, the metadata."""
+LeanTopic = tuple[str | bytes, bytes, int, int, int]
+"""Of a topic that is committed: its name or id; the positions, one after the other: partition (4
+bytes), offset (8), leader epoch (4), length of the metadata (2), the metadata; how many there are;
+the largest partition, those below zero being the largest; and the length of the longest metadata.
+"""
 
-LeanCommit = tuple[
-    int, int, str, int, str, str | None, list[tuple[str | bytes, list[LeanPosition]]], bytes
-]
-"""Version, correlation id, group, generation, member, instance, the partitions by topic (name or
-id), and the whole frame that answers that all of it is stored."""
+LeanCommit = tuple[int, int, str, int, str, str | None, list[LeanTopic], bytes]
+"""Version, correlation id, group, generation, member, instance, what is committed by topic, and the
+whole frame that answers that all of it is stored."""
 
 
 def has_at(frame: memoryview, position: int, expected: bytes) -> bool:

@@ -12,6 +12,11 @@ import pytest
 from qbus.records import build_batch
 from qbus.wire import API, ApiKey, encode_request, lean
 from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from qbus.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from qbus.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 if importlib.util.find_spec("atheris") is None:
@@ -80,6 +85,14 @@ def lean_requests(batch: bytes) -> Iterator[bytes]:
             (ApiKey.FETCH, FetchRequest(max_wait_ms=1, min_bytes=1, topics=[fetched])),
         ):
             yield b"".join(map(bytes, encode_request(key, version, 1, "c", request)))[4:]
+    position = OffsetCommitRequestPartition(committed_offset=7, committed_metadata="text")
+    for version, committed in (
+        (9, OffsetCommitRequestTopic(name="t", partitions=[position] * 2)),
+        (10, OffsetCommitRequestTopic(topic_id=b"a topic's own id", partitions=[position])),
+    ):
+        commit = OffsetCommitRequest(group_id="g", topics=[committed])
+        frame = encode_request(ApiKey.OFFSET_COMMIT, version, 1, "c", commit)
+        yield b"".join(map(bytes, frame))[4:]
 
 
 @pytest.mark.parametrize("target", seeds())

@@ -16,12 +16,10 @@ ROOT = Path(qbus.__file__).parents[1]
 def modules() -> dict[str, Path]:
     """Every module by its dotted name; what is compiled has no imports of its own to read."""
     found = {}
-    for path in (ROOT / "qbus").glob("**/*.py*"):
-        if path.suffix in {".py", ".pyx"}:
-            found[_name(path)] = path
-    for link in ("broker", "clients", "agent"):
-        for path in (ROOT / "qbus" / link).glob("**/*.py"):
-            found[_name(path)] = path
+    for folder in ("", "broker", "clients", "agent"):  # the last three are links
+        for path in (ROOT / "qbus" / folder).glob("**/*.py*"):
+            if path.suffix in {".py", ".pyx"}:
+                found[_name(path)] = path
     return found
 
 

@@ -6,11 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbus.broker.group.offset_machine import OffsetsMachine, change, read
+from qbus.broker.group.committing import PackedCommit
+from qbus.broker.group.offset_machine import OffsetsMachine, change, commit, read
 from qbus.broker.group.offset_records import encode_key, encode_value
+from qbus.broker.group.offset_table import IS_BUILT, Position
 from qbus.broker.group.offsets import Offset, TopicPartition
 from qbus.broker.internal_logs.machine import Producer
+from qbus.records import iter_records
+from qbus.records.header import HEADER_SIZE, write_new_header
+from tests.support.positions import packed
 
+TOPIC_ID = bytes(range(16))
 P = (7, 0)
 Q = (8, 0)
 
@@ -41,6 +47,22 @@ class Scene:
             self.replayed.replay(key, value, position, 5, outcome.producer)
             if outcome.apply is None:
                 self.machine.replay(key, value, position, 5, outcome.producer)
+        self.check(group)
+
+    def commit_packed(self, group: str, *topics: tuple[str, list[Position]]) -> None:
+        known = [(name, TOPIC_ID, packed(some), len(some)) for name, some in topics]
+        outcome = commit(PackedCommit(group, known, 7), self.machine, 5)
+        assert outcome.packed is not None
+        assert outcome.apply is not None
+        written = [next(self._positions) for _ in range(outcome.packed.count)]
+        outcome.apply(written[0])
+        batch = bytearray(HEADER_SIZE)
+        outcome.packed.add_to(batch, 0)
+        write_new_header(batch, 0, len(written), 5)
+        for position, record in zip(written, iter_records(batch), strict=True):
+            assert record.key is not None
+            self.log.append((record.key, record.value, position, None))
+            self.replayed.replay(record.key, record.value, position, 5, None)
         self.check(group)
 
     def end(self, producer: Producer, *, committed: bool) -> None:
@@ -111,6 +133,43 @@ class TestCommits:
         scene.machine.replay(encode_key("g", "t", 2), value, 10, 5, None)
 
         assert scene.at("g") == {("t", 0): 5, ("t", 1): 7, ("t", 2): 7}
+
+
+@pytest.mark.skipif(not IS_BUILT, reason="nothing was compiled here")
+class TestPackedCommits:
+    def test_count_as_any_other(self) -> None:
+        scene = Scene()
+        scene.commit("g", {("t", 0): 5, ("u", 3): 6})
+        scene.commit_packed("g", ("t", [(1, 7, -1, "note"), (0, 8, 2, "")]), ("v", [(9, 1, 0, "")]))
+        scene.commit("g", {("t", 1): 9})
+
+        assert scene.at("g") == {("t", 0): 8, ("t", 1): 9, ("u", 3): 6, ("v", 9): 1}
+        assert scene.machine.offsets("g")["t"][0] == Offset(8, 2, "", 7, None, TOPIC_ID)
+
+    def test_of_one_partition_twice_leave_the_later(self) -> None:
+        scene = Scene()
+        scene.commit_packed("g", ("t", [(0, 7, -1, ""), (0, 8, -1, "")]), ("t", [(0, 9, -1, "")]))
+
+        assert scene.at("g") == {("t", 0): 9}
+
+    def test_that_were_read_do_not_change_afterwards(self) -> None:
+        scene = Scene()
+        scene.commit_packed("g", ("t", [(0, 5, -1, "")]))
+        before = read(scene.machine, "g").answer
+
+        scene.commit_packed("g", ("t", [(1, 5, -1, ""), (0, 6, -1, "")]))
+
+        assert before.offsets == {"t": {0: Offset(5, -1, "", 7, None, TOPIC_ID)}}
+
+    def test_are_not_undone_by_transactions_that_committed_before(self) -> None:
+        scene = Scene()
+        scene.commit("g", {("t", 0): 5, ("t", 1): 5}, P)
+        scene.commit_packed("g", ("t", [(0, 7, -1, "")]))
+        assert scene.unstable("g") == {("t", 0), ("t", 1)}
+
+        scene.end(P, committed=True)
+
+        assert scene.at("g") == {("t", 0): 7, ("t", 1): 5}
 
 
 class TestTransactions:
@@ -220,7 +279,7 @@ class TestForeignRecords:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["commit", "delete", "end", "abort"]),
+            st.sampled_from(["commit", "packed", "delete", "end", "abort"]),
             st.sampled_from([None, P, Q]),
             st.sampled_from([("t", 0), ("t", 1)]),
             st.integers(0, 9),
@@ -245,9 +304,12 @@ def test_what_counts_is_the_last_record_that_is_committed(
                 waiting[producer], is_open[producer] = [], False
             continue
         value = None if kind == "delete" else offset
-        if value is None:
+        if value is None or kind == "packed":
             producer = None  # nobody deletes in a transaction
-        scene.commit("g", {place: value}, producer)
+        if value is not None and kind == "packed" and IS_BUILT:
+            scene.commit_packed("g", (place[0], [(place[1], value, -1, "")]))
+        else:
+            scene.commit("g", {place: value}, producer)
         if producer is not None:
             waiting[producer].append(len(written))
             is_open[producer] = True

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,20 @@ def marker_batch(producer_id: int, epoch: int, *, committed: bool) -> bytearray:
         producer_epoch=epoch,
         base_sequence=-1,
     )
+
+
+class Packed:
+    """Records whose keys are their numbers in the batch, and whose values are 1."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self.count = count
+        self.size = size
+
+    def add_to(self, batch: bytearray, first: int, /) -> None:
+        for number in range(first, first + self.count):
+            key = str(number).encode()
+            record = bytes([0, 0, 2 * number, 2 * len(key)]) + key + b"\x021\x00"
+            batch += bytes([2 * len(record)]) + record
 
 
 class TestTheTopic:
@@ -159,6 +174,48 @@ class TestAsking:
         world.counter().replay = lambda *_: None  # type: ignore[method-assign]
         assert await world.log.ask("a", operation) == "done"
         assert headers(world) == [(0, 2), (2, 2)]
+
+    async def test_records_that_come_packed_have_batches_of_their_own(self, world: World) -> None:
+        """They are in the order of the operations, and applied at the offsets that they get."""
+        await world.create()
+        seen: list[int] = []
+
+        def packed(count: int, size: int = 1) -> Any:
+            return lambda *_: Outcome("done", packed=Packed(count, size), apply=seen.append)
+
+        answers = await asyncio.gather(
+            *(world.log.ask("a", packed(count)) for count in (2, 3)),
+            world.log.ask("a", add("x")),
+            world.log.ask("a", packed(1)),
+            world.log.ask("a", packed(2, size=300_000)),
+            world.log.ask("a", packed(2, size=300_000)),
+        )
+        assert answers == ["done", "done", 1, "done", "done", "done"]
+        assert seen == [0, 2, 6, 7, 9]
+        assert headers(world) == [(0, 5), (5, 1), (6, 3), (9, 2)]
+        assert (world.log.counts.writes, world.log.counts.written) == (1, 11)
+        assert world.counter().history == [(5, "x", b"1", None)]
+        await world.restart()
+        await world.ready()
+        assert [entry[:2] for entry in world.counter().history] == [
+            *((offset, str(offset)) for offset in range(5)),
+            (5, "x"),
+            *((offset, str(offset - 6)) for offset in (6, 7, 8)),
+            *((offset, str(offset - 9)) for offset in (9, 10)),
+        ]
+
+    async def test_records_that_come_packed_are_refused_where_the_log_takes_none(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await world.create()
+
+        def refuse(_: object) -> None:
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+        monkeypatch.setattr(Partition, "check_takes_own", refuse)
+        code = await world.code("a", lambda *_: Outcome(None, packed=Packed(1, 1), apply=print))
+        assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert partition(world).log.log_end_offset == 0
 
     async def test_keys_of_other_brokers_are_refused(self, world: World) -> None:
         assert await world.code("a", add("x")) is ErrorCode.NOT_COORDINATOR

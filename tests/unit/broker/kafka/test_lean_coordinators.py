@@ -43,6 +43,7 @@ pytestmark = pytest.mark.skipif(not lean.IS_BUILT, reason="nothing was compiled 
 HERE = ListenerInfo.plaintext("127.0.0.1", 9)
 NAMES = ("a", "b")
 TOPICS = ("t", "u")
+PARTITIONS = 5
 
 
 class Way:
@@ -97,7 +98,7 @@ async def both(
             }
             running = running_broker(BrokerConfig(settings), SystemClock(), [HERE])
             broker = await stack.enter_async_context(running)
-            await broker.controller.create_topics([NewTopic("t", 2), NewTopic("u", 1)])
+            await broker.controller.create_topics([NewTopic("t", PARTITIONS), NewTopic("u", 1)])
             await broker.transactions.coordinator("a")
             await broker.groups.find_coordinator("g")
             await eventually(lambda broker=broker: is_ready(broker))  # type: ignore[misc]
@@ -152,16 +153,23 @@ def commit_request(way: Way, version: int, topics: Any, **fields: Any) -> Offset
 
 
 def random_commit(chance: random.Random) -> tuple[Any, dict[str, Any]]:
+    count = chance.randint(0, 3) if chance.random() < 0.2 else 1
+    if chance.random() < 0.3:
+        indexes = chance.sample(range(PARTITIONS), chance.randint(1, PARTITIONS))
+        some = [
+            (index, chance.randint(0, 99), -1, chance.choice(["", "note"])) for index in indexes
+        ]
+        return [("t", some)], {"group_id": chance.choice(["g", "h"])}
     positions = [
         (
-            chance.choice([0, 0, 1, 1, 5, -1]) if chance.random() < 0.3 else 0,
+            chance.choice([0, 0, 1, 1, PARTITIONS, -1]) if chance.random() < 0.3 else 0,
             chance.choice([0, 7, 2**40]),
             chance.choice([-1, 0, 3]),
             chance.choice([None, "", "note", "nöte", "much too long for it"])
             if chance.random() < 0.3
             else "",
         )
-        for _ in range(chance.randint(0, 3) if chance.random() < 0.2 else 1)
+        for _ in range(count)
     ]
     name = chance.choice(["t", "t", "u", "unknown"]) if chance.random() < 0.3 else "t"
     topics = [(name, positions)]
@@ -187,7 +195,28 @@ async def test_random_commits_are_answered_alike(both: list[Way], seed: int) -> 
             groups=[OffsetFetchRequestGroup(group_id=fields["group_id"], topics=None)]
         )
         await alike(both, ApiKey.OFFSET_FETCH, 9, [asked] * 2)
-    assert both[0].broker.groups.commits == both[1].broker.groups.commits > 0
+    # A partition that is named twice counts twice on the lean way.
+    assert both[0].broker.groups.commits >= both[1].broker.groups.commits > 0
+    for way in both:
+        for log in way.broker.groups.logs:
+            before = [dict(machine.committed()) for machine in log.machines()]
+            for shard in list(log.shards()):
+                log._load_again(shard)
+            await eventually(lambda log=log: not log.loading)  # type: ignore[misc]
+            assert [dict(machine.committed()) for machine in log.machines()] == before
+
+
+async def test_a_commit_of_too_many_for_one_batch_goes_the_general_way(both: list[Way]) -> None:
+    way = both[0]
+    await way.broker.controller.create_topics([NewTopic("large", 3_000)])
+    await eventually(lambda: "large" in way.broker.metadata.topics)
+    positions = [(index, 7, -1, "") for index in range(3_000)]
+    for count, is_lean in ((1, False), (1_000, True), (3_000, False)):
+        request = commit_request(way, 9, [("large", positions[:count])])
+        reply = way.begin(ApiKey.OFFSET_COMMIT, 9, request)
+        assert isinstance(reply._future, ExclusiveAnswer) is is_lean
+        await answered(reply)
+    assert len((await way.broker.groups.offsets("g"))["large"]) == 3_000
 
 
 async def test_a_commit_goes_the_lean_way_once_its_group_is_in_memory(both: list[Way]) -> None:
