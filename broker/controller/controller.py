@@ -8,7 +8,7 @@ it, so subscribers must not wait for the controller.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import NamedTuple, TypeVar
@@ -18,7 +18,7 @@ from qbus.config import BrokerConfig, check_share_group_config, check_topic_conf
 from qbus.errors import ApiError, ConfigError, ErrorCode
 from qbus.metadata import Create, MetadataStore, Op, Set
 from qbus.metadata.client_quotas import QuotaEntity
-from qbus.metadata.znodes import ChangeNode, ConfigNode, TopicNode
+from qbus.metadata.znodes import DELETED, ChangeNode, ConfigNode, TopicChange, TopicNode
 from qbus.names import collision_key
 
 from ..metadata.cache import MetadataCache
@@ -27,7 +27,7 @@ from .acls import AclEditor
 from .configs import check_dynamic
 from .controller_election import ControllerElection
 from .controller_loop import ControllerLoop
-from .decisions import Decision, DecisionQueue
+from .decisions import Decision, DecisionQueue, Planned
 from .elections import ElectionType, current_view
 from .leader_elector import ControlledShutdown, LeaderElector
 from .reassignments import begin, cancel, writes
@@ -130,22 +130,28 @@ class Controller:
         """Create topics; return the plan or the error of each."""
         refused = self._refuse_together(topics)
 
-        async def plan(topic: NewTopic, _: int) -> Decision[TopicPlan]:
+        def plan(topic: NewTopic, _: int) -> Decision[TopicPlan]:
             if topic.name in refused:
                 raise refused[topic.name]
             plan = self._planner.create(topic, self._metadata.cluster.controller_epoch)
-            return Decision(plan, plan.ops, ChangeNode(topics=(topic.name,)))
+            return Decision(plan, plan.ops, _told(topic.name, plan.change))
 
         return await self._carry_out(plan, topics, lambda new: _topic(new.name), dry=validate_only)
 
     async def delete_topics(self, names: Sequence[str]) -> list[Topic | ApiError]:
         """Delete topics; return the deleted topic or the error of each."""
 
-        async def plan(name: str, attempt: int) -> Decision[Topic]:
+        def decided(topic: Topic, below: Iterable[str]) -> Decision[Topic]:
+            change = _told(topic.name, TopicChange(topic.id, DELETED))
+            return Decision(topic, delete(topic, below), change)
+
+        async def plan_again(topic: Topic) -> Decision[Topic]:
+            return decided(topic, await self._store.tree(TopicNode.path(topic.name)))
+
+        def plan(name: str, attempt: int) -> Planned[Topic]:
             topic = self._planner.existing(name)
             # What is known suffices as a rule. There is more where others have added nodes.
-            below = await self._store.tree(TopicNode.path(name)) if attempt else nodes_of(topic)
-            return Decision(topic, delete(topic, below), ChangeNode(topics=(name,)))
+            return plan_again(topic) if attempt else decided(topic, nodes_of(topic))
 
         return await self._carry_out(plan, names, _topic)
 
@@ -154,10 +160,10 @@ class Controller:
     ) -> list[ApiError | None]:
         """Add partitions to topics."""
 
-        async def plan(growth: Growth, _: int) -> Decision[None]:
+        def plan(growth: Growth, attempt: int) -> Decision[None]:
             epoch = self._metadata.cluster.controller_epoch
-            ops = self._planner.grow(growth.topic, growth.total, growth.assignment, epoch)
-            return Decision(None, ops, ChangeNode(topics=(growth.topic,)))
+            ops, change = self._planner.grow(*growth, epoch, is_first=attempt == 0)
+            return Decision(None, ops, _told(growth.topic, change))
 
         return await self._carry_out(
             plan, growths, lambda growth: _topic(growth.topic), dry=validate_only
@@ -168,7 +174,7 @@ class Controller:
     ) -> list[dict[int, ApiError | None]]:
         """Begin or cancel reassignments; return the error of each partition, or None."""
 
-        async def plan(wanted: Reassignment, _: int) -> Decision[dict[int, ApiError | None]]:
+        def plan(wanted: Reassignment, _: int) -> Decision[dict[int, ApiError | None]]:
             topic = self._planner.existing(wanted.topic)
             view = current_view(self._metadata)
             outcomes: dict[int, ApiError | None] = {}
@@ -206,7 +212,7 @@ class Controller:
     ) -> list[ApiError | None]:
         """Alter configurations of topics."""
 
-        async def plan(change: ConfigChange, _: int) -> Decision[None]:
+        def plan(change: ConfigChange, _: int) -> Decision[None]:
             topic = self._planner.existing(change.name)
             try:
                 config = change.edited(topic.config)
@@ -305,7 +311,7 @@ class Controller:
 
     async def _carry_out(
         self,
-        plan: Callable[[Item, int], Awaitable[Decision[T]]],
+        plan: Callable[[Item, int], Planned[T]],
         items: Sequence[Item],
         about: Callable[[Item], Hashable],
         *,
@@ -345,6 +351,11 @@ class Controller:
             except ApiError as error:
                 refused.setdefault(topic.name, error)
         return refused
+
+
+def _told(topic: str, change: TopicChange) -> ChangeNode:
+    """The change of a topic, with all that is to be known of it."""
+    return ChangeNode(topics=(topic,), details={topic: change})
 
 
 def _topic(name: str) -> Hashable:

@@ -9,8 +9,8 @@ the same thing never share a turn: the second is planned from what the first one
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from qbus.errors import ApiError, ErrorCode
@@ -50,8 +50,12 @@ class Decision(NamedTuple, Generic[T_co]):
     change: ChangeNode
 
 
-Plan = Callable[[int], Awaitable[Decision[T]]]
-"""Decides from current metadata; given how often another write came first."""
+Planned = Decision[T] | Awaitable[Decision[T]]
+
+Plan = Callable[[int], Planned[T]]
+"""Decides from current metadata, or reads what it needs first; given how often another write came
+first.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,13 +69,18 @@ class _Item:
     decision: Decision[Any] | None = None
     sequence: int = -1
     size: int = 0
-    paths: frozenset[str] = field(default_factory=frozenset)
 
     def take(self, decision: Decision[Any]) -> None:
-        """Keep what was decided, until it is written."""
+        """Keep what was decided, until it is written; answer if there is nothing to write."""
         self.decision = decision
-        self.size = sum(map(_size, decision.ops))
-        self.paths = frozenset(operation.path for operation in decision.ops)
+        self.size = sum(map(_size, decision.ops)) + _announced_size(decision.change)
+        if self.is_dry or self.writes_nothing:
+            self.answer()
+
+    def concerns(self, path: str) -> bool:
+        """Whether what was decided has an operation on ``path``."""
+        ops = () if self.decision is None else self.decision.ops
+        return any(operation.path == path for operation in ops)
 
     @property
     def writes_nothing(self) -> bool:
@@ -82,6 +91,14 @@ class _Item:
         """Answer with an error."""
         if not self.done.done():
             self.done.set_exception(error)
+
+    def fail(self, error: Exception) -> None:
+        """Answer with what planning raised."""
+        if isinstance(error, StoreError):
+            error = _refusal(error)
+        elif not isinstance(error, ApiError):  # a defect is told to whom it concerns
+            _log.error("the decision about %s failed", self.about, exc_info=error)
+        self.refuse(error)
 
     def answer(self) -> None:
         """Answer with what was decided."""
@@ -172,7 +189,8 @@ class DecisionQueue:
         try:
             for start in range(0, len(items), _PLANNED_AT_ONCE):
                 some = items[start : start + _PLANNED_AT_ONCE]
-                await asyncio.gather(*(self._plan(item, attempt) for item in some))
+                reading = [later for item in some if (later := self._plan(item, attempt))]
+                await (asyncio.gather(*reading) if reading else asyncio.sleep(0))
                 for item in some:
                     if item.done.done():
                         continue
@@ -187,22 +205,25 @@ class DecisionQueue:
             overtaken = await asyncio.gather(*writes)
         return [item for some in overtaken for item in some]
 
-    async def _plan(self, item: _Item, attempt: int) -> None:
-        """Decide on one item, and answer it if there is nothing to write."""
+    def _plan(self, item: _Item, attempt: int) -> Coroutine[Any, Any, None] | None:
+        """Decide on one item; what to await where something has to be read before."""
         if item.done.done():  # whoever asked is gone
-            return
+            return None
         try:
-            item.take(await item.plan(attempt))
-        except ApiError as error:
-            item.refuse(error)
-        except StoreError as error:
-            item.refuse(_refusal(error))
-        except Exception as error:  # noqa: BLE001 - a defect is told to whom it concerns
-            _log.exception("the decision about %s failed", item.about)
-            item.refuse(error)
-        else:
-            if item.is_dry or item.writes_nothing:
-                item.answer()
+            planned = item.plan(attempt)
+        except Exception as error:  # noqa: BLE001 - the outcome of the plan
+            item.fail(error)
+            return None
+        if isinstance(planned, Decision):
+            item.take(planned)
+            return None
+        return self._plan_later(item, planned)
+
+    async def _plan_later(self, item: _Item, planned: Awaitable[Decision[Any]]) -> None:
+        try:
+            item.take(await planned)
+        except Exception as error:  # noqa: BLE001 - the outcome of the plan
+            item.fail(error)
 
     async def _write(self, batch: Sequence[_Item], fence: Op, conflicts: int = 0) -> list[_Item]:
         """Write decisions together; return those before which another write came.
@@ -217,7 +238,7 @@ class DecisionQueue:
         except NodeError as error:
             if len(batch) == 1 or error.path == fence.path:
                 return list(batch)
-            overtaken = [item for item in batch if error.path in item.paths]
+            overtaken = [item for item in batch if item.concerns(error.path)]
         except StoreUnavailable as error:
             _refuse(batch, _refusal(error))
             return []
@@ -256,6 +277,16 @@ def _size(operation: Op) -> int:
         case Set(data=data):
             return path + len(data)
     return path
+
+
+def _announced_size(change: ChangeNode) -> int:
+    """About how many bytes the feed's entry takes for a change, beside what ``_OVERHEAD`` has."""
+    size = 0
+    for name, detail in change.details.items():
+        size += len(name) + 2 * _OVERHEAD
+        size += sum(4 + 6 * len(replicas) for replicas in detail.added)
+        size += sum(6 + len(key) + len(value) for key, value in detail.config.items())
+    return size
 
 
 def _refuse(items: Iterable[_Item], error: Exception) -> None:

@@ -13,7 +13,7 @@ from qbus.errors import ApiError, ConfigError, ErrorCode
 from qbus.metadata import Create, Delete, Op, Set
 from qbus.metadata.ids import new_id
 from qbus.metadata.paths import split
-from qbus.metadata.znodes import ConfigNode, PartitionStateNode, TopicNode
+from qbus.metadata.znodes import ConfigNode, PartitionStateNode, TopicChange, TopicNode
 from qbus.names import check_topic_name
 
 from ..metadata.cache import MetadataCache
@@ -50,6 +50,12 @@ class TopicPlan(NamedTuple):
         """Number of replicas of each partition."""
         return len(self.assignment[0])
 
+    @property
+    def change(self) -> TopicChange:
+        """What the feed tells of the new topic."""
+        added = tuple(self.assignment[index] for index in range(len(self.assignment)))
+        return TopicChange(self.topic_id, 0, 0, added, self.config)
+
 
 class TopicPlanner:
     """Plans from the metadata cache; the operations check the versions that it was planned from."""
@@ -85,8 +91,13 @@ class TopicPlanner:
         count: int,
         assignment: Sequence[Sequence[int]] | None,
         controller_epoch: int,
-    ) -> list[Op]:
-        """Plan more partitions of a topic, ``count`` in all.
+        *,
+        is_first: bool = True,
+    ) -> tuple[list[Op], TopicChange]:
+        """Plan more partitions of a topic, ``count`` in all; what the feed tells of it.
+
+        ``is_first``: the nodes above the new partitions' states are taken for missing, which spares
+        the store looking for them.
 
         Raises:
             ApiError: it cannot grow; the code and the message say why.
@@ -103,8 +114,16 @@ class TopicPlanner:
         existing = topic_node(topic)
         node = existing._replace(assignment={**existing.assignment, **added})
         states = _first_states(name, added, controller_epoch)
+        if is_first:
+            states = [op for state in states for op in (Create(split(state.path)[0]), state)]
         change = Set(TopicNode.path(name), node.encode(), topic.version)
-        return [*topic.guards, change, *states]
+        told = TopicChange(
+            topic.id,
+            topic.version + 1,
+            current,
+            tuple(added[index] for index in range(current, count)),
+        )
+        return [*topic.guards, change, *states], told
 
     def existing(self, name: str) -> Topic:
         """Return the topic of that name.
@@ -229,7 +248,10 @@ def delete(topic: Topic, nodes: Iterable[str]) -> list[Op]:
     """Plan the deletion of a topic with all ``nodes`` of its tree and its configuration."""
     root = TopicNode.path(topic.name)
     below = sorted((path for path in nodes if path != root), key=len, reverse=True)
-    ops: list[Op] = [*topic.guards, *(Delete(path) for path in below)]
+    ops: list[Op] = [Delete(path) for path in below]
+    # Deleting the node of its identity checks that as well.
+    if topic.has_identity and TopicNode.identity_path(topic.name, topic.id) not in below:
+        ops[:0] = topic.guards
     ops.append(Delete(root, topic.version))
     if topic.config_version >= 0:
         ops.append(Delete(ConfigNode.topic_path(topic.name)))
@@ -257,7 +279,7 @@ def _check_config(config: Mapping[str, str | None]) -> dict[str, str]:
     return {name: text for name, text in config.items() if text is not None}
 
 
-def _first_states(name: str, assignment: Assignment, controller_epoch: int) -> Collection[Op]:
+def _first_states(name: str, assignment: Assignment, controller_epoch: int) -> Collection[Create]:
     return [
         Create(
             PartitionStateNode.path(name, index), first_state(replicas, controller_epoch).encode()

@@ -13,6 +13,8 @@
 ``checkpoint``                acknowledged (one in each data directory)
 ``cleaner-offset-``           likewise: the first offsets that were not compacted yet (one in
 ``checkpoint``                each data directory)
+``deleted-topics-checkpoint`` version 0, count, then an id: of topics that were deleted, and
+                              may have partitions here still (ours; one in each data directory)
 ============================ ============================================================
 """
 
@@ -34,6 +36,7 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+DELETED_TOPICS = "deleted-topics-checkpoint"
 
 _VERSION = 0
 _ID_BYTES = 16
@@ -75,20 +78,22 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 def encode_partition_metadata(topic_id: bytes) -> bytes:
     """The content of ``partition.metadata``; the id as Kafka writes one: base64, URL-safe."""
-    text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
-    return f"version: {_VERSION}\ntopic_id: {text}".encode()
+    return f"version: {_VERSION}\ntopic_id: {_id_text(topic_id)}".encode()
 
 
 def decode_partition_metadata(data: bytes) -> bytes:
     """The 16 bytes of the topic id. Raises BadCheckpoint."""
-    fields = _fields(data)
-    try:
-        topic_id = base64.urlsafe_b64decode(fields.get("topic_id", "") + "==")
-    except (binascii.Error, ValueError) as error:
-        raise BadCheckpoint(f"bad topic id: {error}") from error
-    if len(topic_id) != _ID_BYTES:
-        raise BadCheckpoint(f"a topic id of {len(topic_id)} bytes")
-    return topic_id
+    return _id(_fields(data).get("topic_id", ""))
+
+
+def encode_topic_ids(topic_ids: Iterable[bytes]) -> bytes:
+    """The content of ``deleted-topics-checkpoint``."""
+    return _encode([_id_text(topic_id) for topic_id in topic_ids])
+
+
+def decode_topic_ids(data: bytes) -> list[bytes]:
+    """The topic ids of ``deleted-topics-checkpoint``. Raises BadCheckpoint."""
+    return [_id(line) for line in _decode(data)]
 
 
 def encode_move(partition: TopicPartition) -> bytes:
@@ -122,6 +127,20 @@ def read_topic_id(files: Files, path: str) -> bytes | None:
 def write_topic_id(files: Files, path: str, topic_id: bytes) -> None:
     """Write a ``partition.metadata``; stable when its name is, in its directory. Raises OSError."""
     replace_file(files, path, encode_partition_metadata(topic_id), sync=True)
+
+
+def _id_text(topic_id: bytes) -> str:
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def _id(text: str) -> bytes:
+    try:
+        topic_id = base64.urlsafe_b64decode(text + "==")
+    except (binascii.Error, ValueError) as error:
+        raise BadCheckpoint(f"bad topic id: {error}") from error
+    if len(topic_id) != _ID_BYTES:
+        raise BadCheckpoint(f"a topic id of {len(topic_id)} bytes")
+    return topic_id
 
 
 def _encode(lines: list[str]) -> bytes:

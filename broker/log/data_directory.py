@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
@@ -14,6 +14,7 @@ from qbus.errors import ApiError, ConfigError, ErrorCode
 
 from .checkpoints import (
     CLEANER_OFFSETS,
+    DELETED_TOPICS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     PARTITION_METADATA,
@@ -25,6 +26,7 @@ from .checkpoints import (
 )
 from .config import LogConfig
 from .controls import MakeFold, NoFold
+from .deleted_topics import DeletedTopics
 from .file_cache import FileCache
 from .files import PRIVATE, Files, write_all, write_atomically
 from .log import Log
@@ -146,6 +148,8 @@ class DataDirectory:
         self._lock: object = None
         self._checkpoints = DirectoryCheckpoints(self._files, self.shared.health)
         self._names = DirectorySync(self._files, path)
+        self._deleted = DeletedTopics(self._files, path)
+        self._removing = threading.Lock()
 
     @property
     def absolute_path(self) -> str:
@@ -200,7 +204,9 @@ class DataDirectory:
             self._files.sync_directory(self.path)
 
     def _find_partitions(self) -> list[TopicPartition]:
+        self._deleted.load()
         found = []
+        graves = []
         for name in self._files.list(self.path):
             partition = parse_partition(name)
             path = f"{self.path}/{name}"
@@ -211,12 +217,36 @@ class DataDirectory:
                 self.cut_moves += [moving] if moving else []
                 remove_path(self._files, path)
             elif partition is not None and self._files.is_directory(path):
+                if self._is_deleted(path):
+                    graves.append(self._grave_of(partition))
+                    self._files.rename(path, graves[-1])
+                    continue
                 found.append(partition)
                 if read_move(self._files, path) == partition:
                     self.copies.add(partition)
             elif partition is not None:
                 _logger.warning("%s is passed over: it is not a directory", path)
+        self._throw_away(graves)
         return found
+
+    def _is_deleted(self, directory: str) -> bool:
+        """Whether a partition's directory was left by a crash after its topic was deleted."""
+        if not len(self._deleted):
+            return False
+        try:
+            topic_id = read_topic_id(self._files, f"{directory}/{PARTITION_METADATA}")
+        except BadCheckpoint:
+            return False  # which is told when it is opened
+        return topic_id in self._deleted
+
+    def _throw_away(self, graves: Sequence[str]) -> None:
+        """Remove soon what was found of deleted topics, once it cannot come back."""
+        if graves:
+            self._files.sync_directory(self.path)
+            for grave in graves:
+                self.shared.trash.add(grave, 0)
+            _logger.info("partitions of deleted topics in %s: %d", self.path, len(graves))
+        self._deleted.clear()
 
     def open_log(
         self, partition: TopicPartition, config: LogConfig, closed: Log | None = None
@@ -290,19 +320,45 @@ class DataDirectory:
             )
         return log
 
-    def remove_logs(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ApiError]:
+    def note_deleted(self, logs: Mapping[TopicPartition, bytes]) -> None:
+        """Write down that logs are to go which are here, given with the ids of their topics.
+
+        Stable on return. The next start removes those that :meth:`remove_logs` has not removed by
+        then. Raises ApiError KAFKA_STORAGE_ERROR.
+        """
+        there = ((self.logs.get(one), topic_id) for one, topic_id in logs.items())
+        ids = {topic_id for log, topic_id in there if log and log.topic_id == topic_id}
+        try:
+            self._deleted.add(ids)
+        except OSError as error:
+            raise self.shared.health.judge(f"write {DELETED_TOPICS}", error) from error
+
+    def forget_deleted(self, topic_ids: Collection[bytes]) -> None:
+        """All logs of deleted topics were removed. Raises ApiError KAFKA_STORAGE_ERROR."""
+        try:
+            self._deleted.discard(topic_ids)
+        except OSError as error:
+            raise self.shared.health.judge(f"write {DELETED_TOPICS}", error) from error
+
+    def remove_logs(
+        self, partitions: Sequence[TopicPartition], of: Container[bytes | None] | None = None
+    ) -> dict[TopicPartition, ApiError]:
         """Delete partitions: out of the way at once, their files later.
 
-        Stable on return, so that partitions of the same names can begin anew. Returns the errors
-        of those that are left behind, some of them until the next start.
+        Those that are here, and of the topics with these ids, if any are given. Stable on return,
+        so that partitions of the same names can begin anew. Returns the errors of those that are
+        left behind, some of them until the next start.
         """
         errors: dict[TopicPartition, ApiError] = {}
         graves: dict[TopicPartition, tuple[str, int]] = {}
         for partition in partitions:
-            log = self.logs[partition]
-            log.abandon()
             try:
-                graves[partition] = self._bury(partition), log.config.file_delete_delay_ms
+                with self._removing:
+                    log = self.logs.get(partition)
+                    if log is None or (of is not None and log.topic_id not in of):
+                        continue
+                    log.abandon()
+                    graves[partition] = self._bury(partition), log.config.file_delete_delay_ms
             except ApiError as error:
                 errors[partition] = error
         if not graves:
@@ -334,9 +390,7 @@ class DataDirectory:
         Its files may go to the trash once the names are stable: until then, a crash may bring the
         directory back.
         """
-        directory = f"{self.path}/{partition}"
-        suffix = f"-{partition.partition}.{uuid.uuid4().hex}{DELETED_DIRECTORY_SUFFIX}"
-        grave = f"{self.path}/{partition.topic[: _MAX_NAME - len(suffix)]}{suffix}"
+        directory, grave = f"{self.path}/{partition}", self._grave_of(partition)
         try:
             self._files.rename(directory, grave)
         except OSError as error:
@@ -344,6 +398,11 @@ class DataDirectory:
         self.logs.pop(partition, None)
         self.unopened.discard(partition)
         return grave
+
+    def _grave_of(self, partition: TopicPartition) -> str:
+        """A new name for the directory of a deleted partition."""
+        suffix = f"-{partition.partition}.{uuid.uuid4().hex}{DELETED_DIRECTORY_SUFFIX}"
+        return f"{self.path}/{partition.topic[: _MAX_NAME - len(suffix)]}{suffix}"
 
     # A log that moves to another directory of the broker: from here, and to here
 

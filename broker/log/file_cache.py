@@ -17,6 +17,7 @@ class FileCache:
         self.files = files
         self._limit = limit
         self._open: OrderedDict[str, File] = OrderedDict()
+        self._by_directory: dict[str, set[str]] = {}  # paths
         self._lock = threading.Lock()
 
     def get(self, path: str) -> File:
@@ -27,20 +28,33 @@ class FileCache:
                 self._open.move_to_end(path)
                 return file
             file = self._open[path] = self.files.open(path)
+            self._by_directory.setdefault(_directory(path), set()).add(path)
             if len(self._open) > self._limit:
-                self._open.popitem(last=False)
+                self._let_go(next(iter(self._open)))
             return file
 
     def forget(self, path: str) -> None:
         """Let go of a file that has another name now, or none."""
         with self._lock:
-            self._open.pop(path, None)
+            self._let_go(path)
 
     def forget_directory(self, path: str) -> None:
         """Let go of all files in a directory."""
         with self._lock:
-            for known in [known for known in self._open if known.startswith(f"{path}/")]:
-                del self._open[known]
+            for known in self._by_directory.pop(path, ()):
+                self._open.pop(known, None)
+
+    def _let_go(self, path: str) -> None:
+        if self._open.pop(path, None) is not None:
+            directory = _directory(path)
+            paths = self._by_directory[directory]
+            paths.discard(path)
+            if not paths:
+                del self._by_directory[directory]
 
     def __len__(self) -> int:
         return len(self._open)
+
+
+def _directory(path: str) -> str:
+    return path.rpartition("/")[0]

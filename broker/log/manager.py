@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Self
@@ -161,15 +161,35 @@ class LogManager:
         for error in self.delete_many([TopicPartition(topic, partition)]).values():
             raise error
 
-    def delete_many(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ApiError]:
+    def delete_many(
+        self,
+        partitions: Collection[TopicPartition],
+        of: Container[bytes | None] | None = None,
+    ) -> dict[TopicPartition, ApiError]:
         """Delete those of the partitions that are here, each directory's together.
 
-        Returns the errors of those that are left behind.
+        ``of``: only what belongs to the topics with these ids. Returns the errors of those that are
+        left behind.
         """
         errors: dict[TopicPartition, ApiError] = {}
         for directory in self.directories:
-            errors |= directory.remove_logs([one for one in partitions if one in directory.logs])
+            some = [one for one in partitions if one in directory.logs]
+            errors |= directory.remove_logs(some, of)
         return errors
+
+    def note_deleted(self, logs: Mapping[TopicPartition, bytes]) -> None:
+        """Write down that logs are to go, given with the ids of their topics.
+
+        A crash before :meth:`delete_many` has removed them leaves it to the next start. Where it
+        cannot be written, that is logged.
+        """
+        for directory in self.directories:
+            _try(directory, partial(directory.note_deleted, logs))
+
+    def forget_deleted(self, topic_ids: Collection[bytes]) -> None:
+        """All logs of these topics were deleted: nothing is left for the next start."""
+        for directory in self.directories:
+            _try(directory, partial(directory.forget_deleted, topic_ids))
 
     def truncate(self, topic: str, partition: int, offset: int) -> int:
         """Cut a log back to ``offset``, its checkpoint first; where it ends. Raises ApiError."""
@@ -310,6 +330,11 @@ class LogManager:
     def empty_trash(self) -> int:
         """Remove files deleted ``file.delete.delay.ms`` ago; how many."""
         return sum(directory.shared.trash.empty() for directory in self.directories)
+
+    @property
+    def trash(self) -> int:
+        """How many deleted files and directories are still to be removed."""
+        return sum(len(directory.shared.trash) for directory in self.directories)
 
     def close(self) -> None:
         """Close every log, leaving each directory marked as clean where all went well."""

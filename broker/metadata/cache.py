@@ -7,6 +7,7 @@ one after the other; a change counts as applied when all of them have returned.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -23,10 +24,11 @@ from qbus.metadata import (
 )
 from qbus.metadata.client_quotas import QuotaEntity
 from qbus.metadata.errors import MalformedNode
-from qbus.metadata.feed import follow, newest
+from qbus.metadata.feed import follow, kept, newest
 from qbus.metadata.paths import ROOT
 from qbus.metadata.znodes import (
     BROKERS,
+    DELETED,
     TOPICS,
     ChangeNode,
     ConfigNode,
@@ -45,7 +47,9 @@ from .image import (
     NodeAddress,
     Topic,
     UserConfigChanged,
+    changed_topic,
     differences,
+    follows,
     read_topic,
 )
 from .reader import (
@@ -212,6 +216,19 @@ class MetadataCache:
         """
         await self.applied(await newest(self._store))
 
+    async def deleted_topics(self) -> set[bytes]:
+        """Return the ids of topics that were deleted not long ago: the feed still tells of it.
+
+        Raises:
+            StoreUnavailable: it cannot be read.
+        """
+        deleted = set()
+        async for data in kept(self._store):
+            change = readable(ChangeNode.decode, data)
+            details = change.details.values() if change else ()
+            deleted |= {one.topic_id for one in details if one.version == DELETED}
+        return deleted
+
     def topic_config(self, topic: Topic) -> TopicConfig:
         """Return the effective configuration of a topic."""
         config = self._effective.get(topic.name)
@@ -290,7 +307,7 @@ class MetadataCache:
         for change in changes:
             for name, some in change.states.items():
                 states.setdefault(name, set()).update(some)
-        names = list(dict.fromkeys(n for c in changes for n in (*c.topics, *c.configs)))
+        names = dict.fromkeys(n for c in changes for n in (*c.topics, *c.configs))
         async with self._changing:
             events: list[Event] = []
             if any(change.cluster for change in changes):
@@ -303,9 +320,13 @@ class MetadataCache:
                 self._put_groups(await read_group_configs(self._store, groups), groups)
                 events += [GroupConfigChanged(name) for name in sorted(groups)]
             clients = await self._read_clients(changes)
-            found = await read_changed(self._store, names, states, self._topics)
+            told = self._told(changes)
+            rest = [name for name in names if name not in told]
+            found = await read_changed(self._store, rest, states, self._topics)
             # From here on nothing is awaited: what subscribers are not told must not count.
             events += self._put_clients(clients)
+            for name, after in told.items():
+                events += self._replace(name, after)
             for name in found.whole:
                 events += self._read_topic(name, found.nodes)
             for name, topic in found.updated.items():
@@ -313,6 +334,20 @@ class MetadataCache:
                 self._put(topic)
                 events += differences(before, topic)
             await self._publish(sequence, events)
+
+    def _told(self, changes: Sequence[ChangeNode]) -> dict[str, Topic | None]:
+        """Topics of which a change tells all, and no other one tells anything: they are not read.
+
+        What happened since comes with a later change.
+        """
+        times = Counter(n for c in changes for n in (*c.topics, *c.configs, *c.states))
+        told = {}
+        for change in changes:
+            for name, detail in change.details.items():
+                known = self._topics.get(name)
+                if times[name] == 1 and follows(detail, known):
+                    told[name] = changed_topic(name, detail, known)
+        return told
 
     async def _read_all_clients(self) -> "_Clients":
         return _Clients(
@@ -404,12 +439,15 @@ class MetadataCache:
                 self.acls.put(pattern, entries)
 
     def _read_topic(self, name: str, nodes: Mapping[str, Node]) -> list[Event]:
-        before = self._topics.get(name)
         try:
             after = read_topic(name, nodes, nodes.get(ConfigNode.topic_path(name)))
         except MalformedNode:
             _log.exception("the topic %s cannot be read; its last known state stays in use", name)
             return []
+        return self._replace(name, after)
+
+    def _replace(self, name: str, after: Topic | None) -> list[Event]:
+        before = self._topics.get(name)
         if before is not None:
             del self._topics[name], self._by_id[before.id]
             self._effective.pop(name, None)

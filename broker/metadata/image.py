@@ -7,7 +7,14 @@ from typing import NamedTuple
 from qbus.config import Address, ListenerInfo
 from qbus.metadata import Check, Node, Op
 from qbus.metadata.client_quotas import QuotaEntity
-from qbus.metadata.znodes import NO_LEADER, ConfigNode, PartitionStateNode, TopicNode
+from qbus.metadata.znodes import (
+    DELETED,
+    NO_LEADER,
+    ConfigNode,
+    PartitionStateNode,
+    TopicChange,
+    TopicNode,
+)
 
 
 class NodeAddress(NamedTuple):
@@ -250,6 +257,30 @@ def with_states(topic: Topic, nodes: Mapping[int, Node]) -> Topic:
         before = partitions[index]
         partitions[index] = _with_state(before.replicas, before.adding, before.removing, node)
     return replace(topic, partitions=tuple(partitions))
+
+
+def follows(change: TopicChange, known: Topic | None) -> bool:
+    """Whether a change tells all that became of a topic; ``known`` is what is known of its name."""
+    if change.version == DELETED:
+        return known is None or known.id == change.topic_id
+    if known is None:
+        return change.version == 0 and change.first == 0
+    return (
+        known.id == change.topic_id
+        and known.version == change.version - 1
+        and len(known.partitions) == change.first
+    )
+
+
+def changed_topic(name: str, change: TopicChange, known: Topic | None) -> Topic | None:
+    """The topic after a change that :func:`follows`; None: it was deleted."""
+    if change.version == DELETED:
+        return None
+    added = tuple(PartitionInfo(some[0], 0, some, some) for some in change.added)
+    if known is not None:
+        return replace(known, partitions=known.partitions + added, version=change.version)
+    config_version = 0 if change.config else -1
+    return Topic(name, change.topic_id, added, change.config, 0, config_version, has_identity=True)
 
 
 def topic_node(topic: Topic) -> TopicNode:

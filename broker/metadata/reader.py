@@ -198,7 +198,6 @@ async def read_changed(
     """
     partial_ = {name: some for name, some in states.items() if name not in names}
     paths = [TopicNode.path(name) for name in (*names, *partial_)]
-    paths += [ConfigNode.topic_path(name) for name in names]
     paths += [PartitionStateNode.path(name, i) for name, some in partial_.items() for i in some]
     nodes = await store.get_many(paths)
     updated = {}
@@ -209,21 +208,20 @@ async def read_changed(
             whole[name] = None
         else:
             updated[name] = topic
-    if stale := [name for name in whole if name not in names]:
-        paths = [TopicNode.path(name) for name in stale]
-        nodes |= await store.get_many([*paths, *map(ConfigNode.topic_path, stale)])
-    return TopicNodes(whole, nodes | await _read_states(store, whole, nodes), updated)
+    return TopicNodes(whole, nodes | await _read_rest(store, whole, nodes), updated)
 
 
-async def _read_states(
+async def _read_rest(
     store: MetadataStore, names: Collection[str], nodes: Mapping[str, Node]
 ) -> dict[str, Node]:
+    """Read the configurations and states of those topics that there are."""
     paths = []
     for name in names:
         topic = readable(TopicNode.decode, nodes.get(TopicNode.path(name)))
         if topic is not None:
+            paths.append(ConfigNode.topic_path(name))
             paths += [PartitionStateNode.path(name, index) for index in topic.assignment]
-    return await store.get_many(paths)
+    return await store.get_many(paths) if paths else {}
 
 
 def _updated(

@@ -1,6 +1,6 @@
 """What the replicas need of the cluster's metadata."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from qbus.config import TopicConfig
@@ -28,6 +28,9 @@ class Metadata(Protocol):
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell ``subscriber`` what becomes different, and wait for what it returns."""
+
+    async def deleted_topics(self) -> Collection[bytes]:
+        """The ids of topics that were deleted not long ago. Raises StoreUnavailable."""
 
     def topic_config(self, topic: Topic) -> TopicConfig:
         """The configuration in force for a topic."""

@@ -38,6 +38,11 @@ def register_metrics(
         lambda: sum(directory.is_full for directory in directories),
     )
     gauge(
+        "deleted_paths",
+        "Number of deleted files and directories that wait for their removal from the disk.",
+        lambda: sum(len(directory.shared.trash) for directory in directories),
+    )
+    gauge(
         "delayed_fetches",
         "Number of fetch requests that wait for records.",
         lambda: len(purgatory.fetches),
@@ -56,6 +61,11 @@ def _register_partitions(metrics: Metrics, registry: PartitionRegistry) -> None:
         "opening_partitions",
         "Number of replicas whose logs are still to be made.",
         lambda: registry.opening,
+    )
+    gauge(
+        "deleting_partitions",
+        "Number of replicas of deleted topics whose logs are still to be removed.",
+        lambda: registry.deleting,
     )
     gauge(
         "offline_partitions",

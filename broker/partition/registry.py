@@ -5,7 +5,8 @@ together. What cannot be done now, because a disk is full or offline, is tried a
 
 A change waits for a few new logs, so that a new topic can be used at once. It does not wait for
 many: these are made in the background, in the order of the changes, and what the metadata says of a
-partition by then decides what becomes of its log. Requests are refused until it is there.
+partition by then decides what becomes of its log. Requests are refused until it is there. Likewise
+a change waits until a few logs of deleted topics are gone, but not for many.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from types import MappingProxyType
 
 from qbus.config import BrokerConfig, TopicConfig
 from qbus.errors import ApiError, ErrorCode
+from qbus.metadata import StoreError
 
 from ..log import Log, LogConfig, LogManager, TopicPartition
 from ..metadata.image import (
@@ -34,6 +36,7 @@ from ..metadata.image import (
     TopicDeleted,
     UserConfigChanged,
 )
+from .log_removal import LogRemoval
 from .metadata import Metadata
 from .partition import Partition, PartitionEvents, PartitionListener
 from .roles import Roles, is_held
@@ -42,6 +45,8 @@ _log = logging.getLogger(__name__)
 
 _AT_ONCE = 8  # logs that are being made: disks take several writes as one
 _FEW = 64  # logs that a change waits for
+_REST_S = 0.2  # before many are made at most: whoever wants them gets the answer first
+_REST_EACH_S = 0.0002
 _FSYNC = "fsync"
 _LOOK_S = 0.002
 
@@ -112,6 +117,7 @@ class PartitionRegistry:
         self._openers: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(_AT_ONCE, "qbus-open")
         self._is_stopping = False
+        self._removal = LogRemoval(logs, self._threads)
         self._settings: dict[str, tuple[TopicConfig, LogConfig]] = {}
         self._changing = asyncio.Lock()
 
@@ -141,6 +147,11 @@ class PartitionRegistry:
         return len(self._opening)
 
     @property
+    def deleting(self) -> int:
+        """How many replicas of deleted topics have logs that are still to be removed."""
+        return len(self._removal)
+
+    @property
     def failed(self) -> int:
         """How many partitions should be held here and could not be opened."""
         return len(self._failed)
@@ -168,17 +179,18 @@ class PartitionRegistry:
         self._metadata.subscribe(self.follow)
         async with self._changing:
             await self._bring(self._metadata.topics, patient=True)
-        self._name_strays()
+        await self._remove_strays()
 
     async def stop(self) -> None:
         """Open nothing any more; returns when nothing is under way."""
         self._is_stopping = True
         while self._openers:
             await asyncio.wait(self._openers)
+        await self._removal.stop()
         await asyncio.to_thread(self._threads.shutdown)
 
     async def follow(self, events: Sequence[Event]) -> None:
-        """Make changes of the metadata true; returns when they are, but for many new logs."""
+        """Make changes of the metadata true; returns when they are, but for many logs."""
         gone: list[Partition] = []
         changed: dict[str, None] = {}
         new: set[str] = set()
@@ -200,8 +212,7 @@ class PartitionRegistry:
                     if isinstance(event, TopicCreated):
                         new.add(event.topic.name)
         async with self._changing:
-            await asyncio.gather(*(partition.truncated() for partition in gone))
-            await self._delete([(partition.topic, partition.index) for partition in gone])
+            await self._remove_deleted(gone)
             await self._bring(changed, new)
 
     async def reopen(
@@ -264,8 +275,9 @@ class PartitionRegistry:
 
     async def retry(self) -> None:
         """Try again to open what could not be opened."""
+        self._removal.retry()
         if self._to_open and not self._openers:
-            self._start_opener()
+            self._start_openers()
         if self._failed:
             async with self._changing:
                 await self._bring({name for name, _ in self._failed})
@@ -278,10 +290,30 @@ class PartitionRegistry:
         partitions = self.topics.pop(topic.name, {})
         self._ids.pop(topic.name, None)
         self._settings.pop(topic.name, None)
-        self._failed = {failed for failed in self._failed if failed[0] != topic.name}
+        if self._failed:
+            self._failed = {failed for failed in self._failed if failed[0] != topic.name}
         for partition in partitions.values():
             self._close(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return list(partitions.values())
+
+    async def _remove_deleted(self, gone: Collection[Partition]) -> None:
+        """Remove the logs of deleted topics: some now, many in the background."""
+        for partition in gone:
+            if partition.is_truncating:
+                await partition.truncated()
+        doomed: dict[TopicPartition, bytes] = {}
+        now: list[tuple[str, int]] = []
+        for partition in gone:
+            log = self._logs.get(partition.topic, partition.index)
+            if log is None:
+                continue
+            if log.topic_id is None or len(gone) <= _FEW:
+                now.append((partition.topic, partition.index))
+            else:
+                doomed[log.topic_partition] = log.topic_id
+        if doomed:
+            await self._removal.begin(doomed)
+        await self._delete(now)
 
     def _close(self, partition: Partition, code: ErrorCode) -> None:
         self._roles.leave(partition, code)
@@ -302,8 +334,13 @@ class PartitionRegistry:
                 await self._remove_moved(topic)
                 for index in self._update(topic):
                     self._open_soon(name, index, is_new=name in new)
-        if self._openers and (patient or len(self._opening) <= _FEW):
-            await asyncio.wait(self._openers)
+        if patient or len(self._opening) <= _FEW:
+            self._start_openers()
+            if self._openers:
+                await asyncio.wait(self._openers)
+        elif self._to_open:
+            rest_s = min(len(self._to_open) * _REST_EACH_S, _REST_S)
+            asyncio.get_running_loop().call_later(rest_s, self._start_openers)
 
     async def _prepare(self, topic: Topic) -> None:
         for index, partition in list(self.topics.get(topic.id, NOTHING).items()):
@@ -375,14 +412,38 @@ class PartitionRegistry:
             known = self._settings[topic] = (config, log_config(config, self._config))
         return known[1]
 
-    def _name_strays(self) -> None:
-        """Never delete them: metadata that was lost or mixed up would take the data along."""
-        logs = self._logs.logs().items()
-        strays = sorted(log.directory for key, log in logs if key.topic not in self._ids)
+    async def _remove_strays(self) -> None:
+        """Remove what is left of topics that are known to be deleted.
+
+        Never delete others: metadata that was lost or mixed up would take the data along.
+        """
+        logs, topics = self._logs.logs(), self._metadata.topics_by_id
+        strays = {
+            key: log.topic_id
+            for key, log in logs.items()
+            if log.topic_id is not None and log.topic_id not in topics
+        }
+        if strays:
+            deleted = await self._deleted_topics()
+            strays = {key: topic_id for key, topic_id in strays.items() if topic_id in deleted}
+        if strays:
+            _log.info("removing %d logs of topics that were deleted meanwhile", len(strays))
+            await self._removal.begin(strays)
+        self._name_strays({key: log for key, log in logs.items() if key not in strays})
+
+    async def _deleted_topics(self) -> Collection[bytes]:
+        try:
+            return await self._metadata.deleted_topics()
+        except StoreError as error:
+            _log.warning("which topics were deleted cannot be read: %s", error)
+            return ()
+
+    def _name_strays(self, logs: Mapping[TopicPartition, Log]) -> None:
+        strays = sorted(log.directory for key, log in logs.items() if key.topic not in self._ids)
         if strays:
             _log.warning(
                 "%d directories hold partitions of topics that do not exist and are left alone;"
-                " a crash while a topic is deleted leaves some."
+                " of topics that were deleted while the broker was down, some may be left."
                 " To free their space, stop the broker and delete them: %s",
                 len(strays),
                 " ".join(strays),
@@ -401,11 +462,12 @@ class PartitionRegistry:
         if key not in self._opening:
             self._to_open.append(key)
         self._opening[key] = self._opening.get(key, False) or is_new
-        if len(self._openers) < min(_AT_ONCE, len(self._opening)):
-            self._start_opener()
 
-    def _start_opener(self) -> None:
-        self._openers.add(asyncio.create_task(self._open_waiting()))
+    def _start_openers(self) -> None:
+        """Open what waits, several at a time."""
+        wanted = 0 if self._is_stopping else min(_AT_ONCE, len(self._opening))
+        while len(self._openers) < wanted:
+            self._openers.add(asyncio.create_task(self._open_waiting()))
 
     async def _open_waiting(self) -> None:
         """Open partitions, one after the other, until none waits."""
@@ -458,7 +520,10 @@ class PartitionRegistry:
         """In a thread. A log of another topic that had this name is in the way, and goes."""
         log = self._logs.get(topic.name, index)
         if log is not None and log.topic_id != topic.id:
-            self._logs.delete(topic.name, index)
+            # It may be gone by now: many are removed in the background.
+            key = TopicPartition(topic.name, index)
+            for error in self._logs.delete_many([key], [log.topic_id]).values():
+                raise error
         return self._logs.create(topic.name, index, topic.id, settings, is_new=is_new)
 
     async def _delete(self, partitions: Collection[tuple[str, int]]) -> None:

@@ -11,8 +11,9 @@ ephemeral node has the number of its session in the column ``ephemeral``, others
 import os
 import sqlite3
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 
 from qbus.metadata.errors import (
@@ -60,6 +61,14 @@ _SET_ANY = (
     " RETURNING version"
 )
 _SET = _SET_ANY.replace(" RETURNING", " AND version = ? RETURNING")
+
+# Of many operations of one kind: how many rows changed tells whether all of them applied.
+_INSERT = "INSERT INTO nodes (parent, name, data) VALUES (?, ?, ?)"
+_DELETE_LEAF = (
+    "DELETE FROM nodes WHERE parent = ? AND name = ? AND (? < 0 OR version = ?)"
+    " AND NOT EXISTS (SELECT 1 FROM nodes AS below WHERE below.parent = ?)"
+)
+_MANY = 8  # operations that are worth preparing together
 
 
 class Database:
@@ -191,10 +200,19 @@ class Database:
         Raises:
             NodeError: an operation does not apply.
         """
+        if len(operations) >= _MANY:
+            with suppress(_NotAtOnce):  # singly, the operation at fault is told
+                return self._apply_together(lambda: self._apply_many(operations, session))
+        return self._apply_together(
+            lambda: [self._apply(operation, session) for operation in operations]
+        )
+
+    def _apply_together(self, apply: Callable[[], list[Result]]) -> list[Result]:
+        """Do all that ``apply`` does, or nothing if it raises."""
         touched = set(self.touched)
         self._db.execute("SAVEPOINT one")
         try:
-            results = [self._apply(operation, session) for operation in operations]
+            results = apply()
         except BaseException:
             self.touched = touched
             if self._db.in_transaction:
@@ -203,6 +221,63 @@ class Database:
             raise
         self._db.execute("RELEASE one")
         return results
+
+    def _apply_many(self, operations: Sequence[Op], session: int) -> list[Result]:
+        """Apply runs of plain creations and of deletions with a statement each.
+
+        Raises:
+            _NotAtOnce: an operation does not apply, or perhaps not; which one is not known.
+        """
+        results: list[Result] = []
+        for kind, run in groupby(operations, _kind):
+            if kind is Create:
+                results += self._create_many([op for op in run if isinstance(op, Create)])
+            elif kind is Delete:
+                results += self._delete_many([op for op in run if isinstance(op, Delete)])
+            else:
+                results += [self._apply(operation, session) for operation in run]
+        return results
+
+    def _create_many(self, creations: Sequence[Create]) -> Iterable[str]:
+        rows: list[tuple[str, str, bytes]] = []
+        there: set[str] = set()  # nodes that may have children
+        for path, data, _, _ in creations:
+            parent, name = split(path)
+            if parent not in there:
+                self._add_missing(parent, there, rows)
+            there.add(path)
+            rows.append((parent, name, data))
+        try:
+            self._db.executemany(_INSERT, rows)
+        except sqlite3.IntegrityError:
+            raise _NotAtOnce from None
+        for parent, name, _ in rows:
+            self.touched |= {parent, join(parent, name)}
+        return [creation.path for creation in creations]
+
+    def _add_missing(self, path: str, there: set[str], rows: list[tuple[str, str, bytes]]) -> None:
+        """Have ``path`` and all above it be there, if need be by further ``rows``."""
+        parent, name = split(path)
+        row = self._db.execute(
+            "SELECT ephemeral FROM nodes WHERE parent = ? AND name = ?", (parent, name)
+        ).fetchone()
+        if row is not None and row[0]:
+            raise _NotAtOnce
+        if row is None:
+            if parent not in there:
+                self._add_missing(parent, there, rows)
+            rows.append((parent, name, b""))
+        there.add(path)
+
+    def _delete_many(self, deletions: Sequence[Delete]) -> Iterable[None]:
+        rows = [
+            (*split(path), version, version, path) for path, version in deletions if path != ROOT
+        ]
+        if self._db.executemany(_DELETE_LEAF, rows).rowcount != len(deletions):
+            raise _NotAtOnce
+        for parent, _, _, _, path in rows:
+            self.touched |= {parent, path}
+        return [None] * len(deletions)
 
     def _apply(self, operation: Op, session: int) -> Result:
         match operation:
@@ -284,6 +359,17 @@ class Database:
         parent, name = split(path)
         self._db.execute("DELETE FROM nodes WHERE parent = ? AND name = ?", (parent, name))
         self.touched |= {parent, path}
+
+
+class _NotAtOnce(Exception):  # noqa: N818 - no error: there is another way
+    """Many operations could not be applied at once."""
+
+
+def _kind(operation: Op) -> type[Op] | None:
+    """How an operation is applied together with others of its kind; None: by itself."""
+    if isinstance(operation, Create):
+        return None if operation.ephemeral or operation.sequential else Create
+    return Delete if isinstance(operation, Delete) else None
 
 
 def _keep_private(path: Path) -> None:

@@ -18,6 +18,7 @@ from qbus.metadata.znodes import ChangeNode
 PATH = "/brokers/changes"
 KEPT = 512
 _PREFIX = "change-"
+_READ_AT_ONCE = 16
 _DELETED_AT_ONCE = 1000  # ZooKeeper takes 1 MiB in one transaction
 
 
@@ -66,6 +67,21 @@ async def newest(store: MetadataStore) -> int:
         (path,) = await store.transaction([announce(b"{}")])
         names = [str(path)]
     return sequence_of(names[-1])
+
+
+async def kept(store: MetadataStore) -> AsyncIterator[bytes]:
+    """Yield what the changes say that are still there, oldest first.
+
+    Raises:
+        StoreUnavailable: they cannot be read.
+    """
+    names = await store.children(PATH)
+    for start in range(0, len(names), _READ_AT_ONCE):
+        some = names[start : start + _READ_AT_ONCE]
+        nodes = await asyncio.gather(*(store.get(f"{PATH}/{name}") for name in some))
+        for node in nodes:
+            if node is not None:
+                yield node.data
 
 
 async def prune(store: MetadataStore, keep: int = KEPT) -> int:

@@ -9,7 +9,7 @@ Every ``decode`` raises MalformedNode.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
@@ -51,6 +51,7 @@ ALL_BROKERS = "<default>"
 """In place of a broker's id: the configuration of all brokers."""
 
 NO_LEADER = -1
+DELETED = -1
 
 _STATES = 1024  # there are many partitions, but few different states
 
@@ -424,6 +425,42 @@ class ConfigNode(NamedTuple):
             raise MalformedNode("no configuration of a user") from None
 
 
+class TopicChange(NamedTuple):
+    """What became of a topic with this id, so that nobody has to read it again.
+
+    ``version`` is that of its node: 0 after its creation, more after it got more partitions, and
+    DELETED. ``added`` are the replicas of new partitions, which are numbered from ``first`` on;
+    the first replica leads, and all are in sync. ``config`` is what a new topic has of its own.
+    """
+
+    topic_id: bytes
+    version: int
+    first: int = 0
+    added: tuple[tuple[int, ...], ...] = ()
+    config: Mapping[str, str] = MappingProxyType({})
+
+    def to_json(self) -> dict[str, Any]:
+        """As a part of a change."""
+        change: dict[str, Any] = {"id": encode_id(self.topic_id), "version": self.version}
+        if self.added:
+            change |= {"first": self.first, "added": self.added}
+        if self.config:
+            change["config"] = dict(self.config)
+        return change
+
+    @classmethod
+    def from_json(cls, change: Mapping[str, Any]) -> Self:
+        """What :meth:`to_json` returned. Raises ValueError, KeyError, TypeError."""
+        config = change.get("config", {})
+        return cls(
+            decode_id(change["id"]),
+            int(change["version"]),
+            int(change.get("first", 0)),
+            tuple(tuple(map(int, replicas)) for replicas in change.get("added", ())),
+            {str(name): str(value) for name, value in config.items()},
+        )
+
+
 class ChangeNode(NamedTuple):
     """An entry of the feed: the names of what a transaction changed.
 
@@ -431,7 +468,8 @@ class ChangeNode(NamedTuple):
     topic of which only the state changed. ``configs`` are topics, and ``brokers`` are broker ids or
     ALL_BROKERS, and ``groups`` share groups, whose configuration changed. ``cluster``: brokers came
     or went, or the controller changed. ``users``: whose credentials or quotas changed. ``acls``:
-    paths of ACLs, and ``quotas``: those of quotas below ``/config``, that changed.
+    paths of ACLs, and ``quotas``: those of quotas below ``/config``, that changed. ``details`` has
+    all that changed of some of ``topics``.
     """
 
     topics: tuple[str, ...] = ()
@@ -443,6 +481,7 @@ class ChangeNode(NamedTuple):
     users: tuple[str, ...] = ()
     acls: tuple[str, ...] = ()
     quotas: tuple[str, ...] = ()
+    details: Mapping[str, TopicChange] = MappingProxyType({})
 
     @classmethod
     def merged(cls, changes: Iterable["ChangeNode"]) -> "ChangeNode":
@@ -455,6 +494,7 @@ class ChangeNode(NamedTuple):
         users: dict[str, None] = {}
         acls: dict[str, None] = {}
         quotas: dict[str, None] = {}
+        details: dict[str, TopicChange] = {}
         cluster = False
         for change in changes:
             topics |= dict.fromkeys(change.topics)
@@ -464,6 +504,7 @@ class ChangeNode(NamedTuple):
             users |= dict.fromkeys(change.users)
             acls |= dict.fromkeys(change.acls)
             quotas |= dict.fromkeys(change.quotas)
+            details |= change.details
             cluster = cluster or change.cluster
             for topic, some in change.states.items():
                 states.setdefault(topic, {}).update(dict.fromkeys(some))
@@ -477,29 +518,24 @@ class ChangeNode(NamedTuple):
             (*users,),
             (*acls,),
             (*quotas,),
+            details,
         )
 
     def encode(self) -> bytes:
         """JSON of Qbus; Kafka has no such node."""
-        change: dict[str, Any] = {"version": 1}
-        if self.topics:
-            change["topics"] = self.topics
-        if self.states:
-            change["states"] = dict(self.states)
-        if self.configs:
-            change["configs"] = self.configs
-        if self.brokers:
-            change["brokers"] = self.brokers
-        if self.groups:
-            change["groups"] = self.groups
-        if self.users:
-            change["users"] = self.users
-        if self.acls:
-            change["acls"] = self.acls
-        if self.quotas:
-            change["quotas"] = self.quotas
-        if self.cluster:
-            change["cluster"] = True
+        fields: dict[str, Any] = {
+            "topics": self.topics,
+            "states": dict(self.states),
+            "configs": self.configs,
+            "brokers": self.brokers,
+            "groups": self.groups,
+            "users": self.users,
+            "acls": self.acls,
+            "quotas": self.quotas,
+            "details": {name: one.to_json() for name, one in self.details.items()},
+            "cluster": self.cluster,
+        }
+        change = {"version": 1} | {name: value for name, value in fields.items() if value}
         return _dump(change).encode()
 
     @classmethod
@@ -517,7 +553,17 @@ class ChangeNode(NamedTuple):
                 users=tuple(map(str, json_.get("users", ()))),
                 acls=tuple(map(str, json_.get("acls", ()))),
                 quotas=tuple(map(str, json_.get("quotas", ()))),
+                details=_details(json_.get("details", {})),
             )
+
+
+def _details(json_: Any) -> dict[str, TopicChange]:
+    """What is understood of it: who finds nothing reads the topic."""
+    details = {}
+    for topic, change in json_.items():
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            details[str(topic)] = TopicChange.from_json(change)
+    return details
 
 
 @contextmanager

@@ -57,6 +57,8 @@ class Metadata:
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
         self.suspected: set[tuple[str, int]] = set()
+        self.deleted: set[bytes] = set()
+        """The ids that the feed tells of as deleted."""
         self.brokers: dict[int, BrokerInfo] = {NODE: BrokerInfo(NODE, "127.0.0.1", 9092)}
         self.cluster = Cluster(self.brokers, ControllerNode(NODE), 1, 0)
         self._config = config
@@ -76,6 +78,9 @@ class Metadata:
     def forget_subscribers(self) -> None:
         """Tell nobody any more."""
         self._subscribers.clear()
+
+    async def deleted_topics(self) -> set[bytes]:
+        return self.deleted
 
     def topic_config(self, topic: Topic) -> TopicConfig:
         return TopicConfig(self._config, topic.config)

@@ -9,7 +9,7 @@ hundreds are made afterwards, as Kafka makes all.
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from qbus.config import TOPIC_CONFIG, TopicConfig
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_FIRST_WITH_CONFIGS: Final = 5
 _FIRST_WITH_QUOTAS: Final = 6
 
 
@@ -66,13 +67,14 @@ async def handle(
             except ApiError as error:
                 results[topic.name] = _refuse(topic.name, error)
     plans = await broker.controller.create_topics(new, validate_only=request.validate_only)
+    describe = _Description(broker, context)
     for wanted, plan in zip(new, plans, strict=True):
         if isinstance(plan, ApiError):
             results[wanted.name] = _refuse(wanted.name, plan)
             if not request.validate_only and wanted.name not in broker.metadata.topics:
                 context.change_partitions_back(partitions_of(broker, wanted))
         else:
-            results[wanted.name] = _describe(broker, context, wanted.name, plan)
+            results[wanted.name] = describe(wanted.name, plan)
             if request.validate_only:
                 results[wanted.name].topic_id = ZERO_UUID
             else:
@@ -115,25 +117,33 @@ def _refuse(name: str, error: ApiError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
 
 
-def _describe(
-    broker: "Broker", context: RequestContext, name: str, plan: TopicPlan
-) -> CreatableTopicResult:
-    """What was made, as far as the client may describe it."""
-    if not context.may(Operation.DESCRIBE_CONFIGS, topic_resource(name)):
-        return CreatableTopicResult(
-            name=name,
-            topic_id=plan.topic_id,
-            error_message=None,
-            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        )
-    return CreatableTopicResult(
-        name=name,
-        topic_id=plan.topic_id,
-        error_message=None,
-        num_partitions=len(plan.assignment),
-        replication_factor=plan.replication_factor,
-        configs=list(_describe_config(TopicConfig(broker.config, plan.config))),
-    )
+class _Description:
+    """Describes what was made, as far as the client may describe it and its version can say it."""
+
+    def __init__(self, broker: "Broker", context: RequestContext) -> None:
+        self._broker = broker
+        self._context = context
+        self._known: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
+
+    def __call__(self, name: str, plan: TopicPlan) -> CreatableTopicResult:
+        result = CreatableTopicResult(name=name, topic_id=plan.topic_id, error_message=None)
+        if self._context.api_version < _FIRST_WITH_CONFIGS:
+            return result
+        if not self._context.may(Operation.DESCRIBE_CONFIGS, topic_resource(name)):
+            result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return result
+        result.num_partitions = len(plan.assignment)
+        result.replication_factor = plan.replication_factor
+        result.configs = self._configs(plan.config)
+        return result
+
+    def _configs(self, config: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+        """The configuration in force: the topics of a request often have the same."""
+        own = tuple(sorted(config.items()))
+        known = self._known.get(own)
+        if known is None:
+            known = self._known[own] = [*_describe_config(TopicConfig(self._broker.config, config))]
+        return known
 
 
 def _describe_config(config: TopicConfig) -> Iterable[CreatableTopicConfigs]:

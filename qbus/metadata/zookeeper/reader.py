@@ -23,6 +23,9 @@ _IN_ONE = 100  # nodes read by one request
 _AT_ONCE = 10  # such requests under way for one tree, so that others get their turn
 
 _MULTI_HEADER = Struct(">i?i")  # the operation's type, whether this is the end, an error
+_HEAD = Struct(">i?ii")  # the same, then a path's length
+_ALONE = b"\0"  # without a watch
+_STAT = Struct(">32xi20xi8x")  # of a Stat the node's version, and how many children it has
 _INT = Struct(">i")
 _NO_ERROR = -1
 _FAILED = -1
@@ -51,7 +54,7 @@ class Reader:
     async def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
         """Return those of the nodes that exist."""
         found = await self._read(serialization.GetData, wanted)
-        return {path: _node(data, stat) for path, (data, stat) in found}
+        return {path: Node(data, version) for path, (data, version, _) in found}
 
     async def children(self, path: str, watch: Callable[[object], None] | None = None) -> list[str]:
         """Return the sorted children of ``path``; ``watch`` is called when they change."""
@@ -86,9 +89,9 @@ class Reader:
         level = [path]
         while level:
             with_children = []
-            for at, (data, stat) in await self._read(serialization.GetData, level):
-                nodes[at] = _node(data, stat)
-                if stat.numChildren:
+            for at, (data, version, children) in await self._read(serialization.GetData, level):
+                nodes[at] = Node(data, version)
+                if children:
                     with_children.append(at)
             below = await self._read(serialization.GetChildren, with_children)
             level = [paths.join(parent, name) for parent, names in below for name in names]
@@ -161,9 +164,11 @@ class MultiRead:
 
     def serialize(self) -> bytes:
         """Encode the request after its header."""
-        head = _MULTI_HEADER.pack(self._kind.type, False, _NO_ERROR)
-        operations = [head + bytes(self._kind(path, None).serialize()) for path in self._paths]
-        return b"".join(operations) + _MULTI_HEADER.pack(-1, True, _NO_ERROR)
+        parts: list[bytes] = []
+        for path in self._paths:
+            encoded = path.encode()
+            parts += (_HEAD.pack(self._kind.type, False, _NO_ERROR, len(encoded)), encoded, _ALONE)
+        return b"".join(parts) + _MULTI_HEADER.pack(-1, True, _NO_ERROR)
 
     def deserialize(self, data: bytes, offset: int) -> list[Any]:
         """Decode the answer of each path, or its exception."""
@@ -186,10 +191,12 @@ def _answer(kind: int, data: bytes, offset: int) -> tuple[Any, int]:
     return _children(data, offset)
 
 
-def _data(data: bytes, offset: int) -> tuple[Any, int]:
-    value, offset = serialization.read_buffer(data, offset)
-    stat = serialization.ZnodeStat._make(serialization.stat_struct.unpack_from(data, offset))
-    return (value, stat), offset + serialization.stat_struct.size
+def _data(data: bytes, offset: int) -> tuple[tuple[bytes, int, int], int]:
+    """A node's data, its version, and the number of its children."""
+    (length,) = _INT.unpack_from(data, offset)
+    start = offset + _INT.size
+    offset = start + max(length, 0)  # one that another program created may have no data
+    return (data[start:offset], *_STAT.unpack_from(data, offset)), offset + _STAT.size
 
 
 def _children(data: bytes, offset: int) -> tuple[list[str], int]:

@@ -475,3 +475,94 @@ async def test_a_watch_of_a_node_tells_of_the_end_of_the_session(backend: Backen
     await store.get("/p", lambda: told.append(1))
     await store.close()
     assert told == [1]
+
+
+# Many operations: they are applied together where that is cheaper
+
+MANY = [f"/many/{number:03}" for number in range(50)]
+
+
+async def make_many(store: MetadataStore) -> None:
+    await store.transaction([Create(f"{path}/below/leaf", b"x") for path in MANY])
+
+
+async def test_many_creations_make_their_parents_once(store: MetadataStore) -> None:
+    created = await store.transaction(
+        [Create(f"{path}/{name}", b"x") for path in MANY for name in ("a/b", "a/c", "d")]
+    )
+    assert created[:3] == ["/many/000/a/b", "/many/000/a/c", "/many/000/d"]
+    assert await store.children("/many") == [path.rpartition("/")[2] for path in MANY]
+    assert await store.children("/many/049/a") == ["b", "c"]
+    assert await store.get("/many/049/a") == Node(b"", 0)
+    assert await store.get("/many/049/d") == Node(b"x", 0)
+
+
+async def test_many_deletions_take_what_is_below_first(store: MetadataStore) -> None:
+    before = await store.tree("/")
+    await make_many(store)
+    paths = [f"{path}{below}" for path in MANY for below in ("/below/leaf", "/below", "")]
+    done = await store.transaction([*map(Delete, paths), Delete("/many", version=0)])
+    assert done == [None] * (len(paths) + 1)
+    assert await store.tree("/") == before
+
+
+@pytest.mark.parametrize(
+    ("bad", "error", "path"),
+    [
+        (Delete("/many/007/below"), NotEmpty, "/many/007/below"),
+        (Delete("/none"), NoNode, "/none"),
+        (Delete("/many/007/below/leaf", version=3), VersionConflict, "/many/007/below/leaf"),
+        (Create("/many/007"), NodeExists, "/many/007"),
+        (Create("/new/000"), NodeExists, "/new/000"),
+        (Create("/ephemeral/a/b"), NoChildrenForEphemerals, "/ephemeral"),
+        (Set("/many/007", b"", version=7), VersionConflict, "/many/007"),
+        (Check("/none"), NoNode, "/none"),
+    ],
+)
+async def test_one_of_many_that_does_not_apply_is_told_and_undoes_all(
+    store: MetadataStore, bad: Op, error: type[NodeError], path: str
+) -> None:
+    await make_many(store)
+    await store.transaction([Create("/ephemeral", ephemeral=True)])
+    before = await store.tree("/")
+    operations: list[Op] = [Create(f"/new/{number:03}") for number in range(20)]
+    operations += [Delete(f"/new/{number:03}") for number in range(10, 20)]
+    for place in (0, len(operations) // 2, len(operations)):
+        if place == 0 and path.startswith("/new"):
+            continue
+        with pytest.raises(error) as caught:
+            await store.transaction([*operations[:place], bad, *operations[place:]])
+        assert caught.value.path == path
+        assert await store.tree("/") == before
+
+
+async def test_many_operations_of_all_kinds_keep_their_order(store: MetadataStore) -> None:
+    again = [
+        op
+        for number in range(10)
+        for op in (
+            Create(f"/again/{number}", b"1"),
+            Set(f"/again/{number}", b"2", version=0),
+            Delete(f"/again/{number}", version=1),
+            Create(f"/again/{number}/below"),
+            Delete(f"/again/{number}/below"),
+            Create("/numbered/n-", b"x", sequential=True),
+            Check(f"/again/{number}", version=0),
+        )
+    ]
+    results = await store.transaction(again)
+    assert results[:5] == ["/again/0", 1, None, "/again/0/below", None]
+    assert results[5::7] == [f"/numbered/n-{number:010}" for number in range(10)]
+    assert await store.children("/again") == [str(number) for number in range(10)]
+    assert await store.get("/again/3") == Node(b"", 0)
+
+
+async def test_watches_hear_of_many(store: MetadataStore) -> None:
+    await store.transaction([Create("/many/000")])
+    created, deleted = asyncio.Event(), asyncio.Event()
+    await store.children("/many", created.set)
+    await store.transaction([Create(path) for path in MANY[1:]])
+    await asyncio.wait_for(created.wait(), 10)
+    await store.get("/many/030", deleted.set)
+    await store.transaction([Delete(path) for path in MANY])
+    await asyncio.wait_for(deleted.wait(), 10)

@@ -12,6 +12,7 @@ from qbus.metadata.znodes import (
     CLUSTER_ID,
     CONTROLLER,
     CONTROLLER_EPOCH,
+    DELETED,
     BrokerEpochNode,
     BrokerNode,
     ChangeNode,
@@ -21,6 +22,7 @@ from qbus.metadata.znodes import (
     ControllerNode,
     EndpointNode,
     PartitionStateNode,
+    TopicChange,
     TopicNode,
 )
 
@@ -78,6 +80,14 @@ OURS = [
     ChangeNode(states={"a": (0, 3), "b": (1,)}),
     ChangeNode(groups=("a/b", "c")),
     ChangeNode(users=("a/b", "c"), acls=("Topic/t",), quotas=("ips/<default>",)),
+    ChangeNode(
+        topics=("a", "b", "c"),
+        details={
+            "a": TopicChange(decode_id(ID), 0, 0, ((1, 2), (2, 1)), {"flush.ms": "7"}),
+            "b": TopicChange(decode_id(ID), 5, 3, ((1, 2),)),
+            "c": TopicChange(decode_id(ID), DELETED),
+        },
+    ),
     ChangeNode(topics=("a", "b"), configs=("c",), brokers=(ALL_BROKERS, "1"), cluster=True),
 ]
 
@@ -132,6 +142,13 @@ def test_a_registration_says_whose_it_is() -> None:
     for path in ("/brokers/ids/x", "/brokers/ids/-1", "/brokers/ids/"):
         with pytest.raises(MalformedNode):
             BrokerNode.id_of(path)
+
+
+def test_details_that_a_newer_broker_wrote_are_left_to_reading() -> None:
+    text = b'{"topics":["a","b"],"details":{"a":{"id":"?"},"b":{"id":"%s","version":-1}}}'
+    change = ChangeNode.decode(text % ID.encode())
+    assert change.topics == ("a", "b")
+    assert change.details == {"b": TopicChange(decode_id(ID), DELETED)}
 
 
 READABLE = [

@@ -52,7 +52,8 @@ class Bench:
 
     def close_files(self) -> None:
         """Keep no file open that is read only."""
-        self.manager.directories[0].shared.cache.forget_directory(str(self.path))
+        for log in self.manager.logs().values():
+            self.manager.directories[0].shared.cache.forget_directory(log.directory)
 
     @property
     def offline(self) -> bool:

@@ -50,3 +50,19 @@ def test_a_whole_directory_can_be_forgotten(paths: list[str]) -> None:
         cache.get(path)
     cache.forget_directory(paths[0].rpartition("/")[0])
     assert len(cache) == 0
+
+
+def test_files_of_other_directories_stay_open(tmp_path: Path) -> None:
+    cache = FileCache(OsFiles(), limit=3)
+    for name in ("a/1", "a/2", "ab/3", "b/4"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+        cache.get(str(tmp_path / name))
+    assert len(cache) == 3, "the oldest was let go"
+    cache.forget_directory(str(tmp_path / "a"))
+    assert len(cache) == 2
+    cache.forget(str(tmp_path / "b/4"))
+    cache.forget(str(tmp_path / "b/4"))
+    cache.forget_directory(str(tmp_path / "nothing"))
+    assert len(cache) == 1
+    assert cache.get(str(tmp_path / "a/1")).read_at(0, 1) == b"x"

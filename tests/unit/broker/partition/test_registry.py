@@ -2,15 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Collection, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from qbus.broker.log import TopicPartition
-from qbus.broker.metadata.image import PartitionInfo
+from qbus.broker.metadata.image import PartitionInfo, Topic
 from qbus.errors import ApiError, ErrorCode
 from tests.support.data_plane import DataPlane
 from tests.support.logs import batch
@@ -242,6 +242,7 @@ async def test_many_are_deleted_with_what_was_written_down_of_them(plane: DataPl
     offsets = {TopicPartition(name, i): 1 for name in ("gone", "kept") for i in range(MANY)}
     plane.logs.checkpoint_high_watermarks(offsets)
     await plane.metadata.remove("gone")
+    await all_deleted(plane)
     assert directories(plane) == {f"kept-{i}" for i in range(MANY)}
     written = (plane.directory / "logs" / "replication-offset-checkpoint").read_text()
     assert "gone" not in written
@@ -250,3 +251,164 @@ async def test_many_are_deleted_with_what_was_written_down_of_them(plane: DataPl
     await all_opened(plane)
     assert {plane.partition("gone", i).log.log_end_offset for i in range(MANY)} == {0}
     assert not directory.offline
+
+
+# Topics deleted by the hundred
+
+
+@dataclass
+class Removing:
+    """Keeps many logs from being removed until it is opened; ``begun`` counts the calls."""
+
+    plane: DataPlane
+    begun: int = 0
+    error: ApiError | None = None
+
+    def __post_init__(self) -> None:
+        self._open = threading.Event()
+        self._delete_many = self.plane.logs.delete_many
+
+    def __call__(
+        self, partitions: Collection[TopicPartition], of: Any = None
+    ) -> dict[TopicPartition, ApiError]:
+        if of is not None and len(partitions) > 1:
+            self.begun += 1
+            assert self._open.wait(30)
+            if self.error is not None:
+                return dict.fromkeys(partitions, self.error)
+        return self._delete_many(partitions, of)
+
+    def open(self) -> None:
+        """Let all through, from now on."""
+        self._open.set()
+
+
+@pytest.fixture
+def removing(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Removing]:
+    removing = Removing(plane)
+    monkeypatch.setattr(plane.logs, "delete_many", removing)
+    yield removing
+    removing.open()
+
+
+async def all_deleted(plane: DataPlane) -> None:
+    await eventually(lambda: not plane.replicas._registry.deleting)
+
+
+async def created(plane: DataPlane, name: str = "many", partitions: int = MANY) -> Topic:
+    topic = await plane.metadata.put(
+        plane.metadata.new_topic(name, partitions, {"qbus.durability": "memory"})
+    )
+    await all_opened(plane)
+    for index in range(partitions):
+        plane.partition(name, index).append(batch(b"old"), 1)
+    return topic
+
+
+async def test_a_change_does_not_wait_until_many_logs_are_removed(
+    plane: DataPlane, removing: Removing
+) -> None:
+    old = await created(plane)
+    partition = plane.partition("many", 7)
+    await plane.metadata.remove("many")
+    assert partition.check() is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert plane.replicas.partitions_of("many") == plane.replicas.partitions_of(old.id) == {}
+    assert plane.replicas.why_missing("many", 7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert plane.metrics.gauges["deleting_partitions"][1]() == MANY
+    assert len(directories(plane)) == MANY
+    removing.open()
+    await all_deleted(plane)
+    assert directories(plane) == set()
+    assert plane.logs.logs() == {}
+    plane.clock.advance(61)
+    assert plane.logs.empty_trash() == MANY
+    assert not [*(plane.directory / "logs").glob("*-delete")]
+    assert not (plane.directory / "logs" / "deleted-topics-checkpoint").exists()
+
+
+async def test_a_few_are_removed_before_the_change_is_made(
+    plane: DataPlane, removing: Removing
+) -> None:
+    await created(plane, "few", 3)
+    await plane.metadata.remove("few")
+    assert directories(plane) == set()
+    assert not removing.begun
+
+
+async def test_a_namesake_of_what_is_being_removed_is_empty_and_stays(
+    plane: DataPlane, removing: Removing
+) -> None:
+    await created(plane)
+    await plane.metadata.remove("many")
+    namesake = await plane.metadata.put(plane.metadata.new_topic("many", 3))
+    for index in range(3):
+        assert plane.partition("many", index).log.log_end_offset == 0
+        plane.partition("many", index).append(batch(b"new"), 1)
+    await eventually(lambda: removing.begun)
+    removing.open()
+    await all_deleted(plane)
+    assert {log.topic_id for log in plane.logs.logs().values()} == {namesake.id}
+    assert directories(plane) == {"many-0", "many-1", "many-2"}
+    assert [plane.partition("many", index).log.log_end_offset for index in range(3)] == [1] * 3
+    assert not plane.logs.directories[0].offline
+
+
+async def test_a_namesake_may_be_deleted_by_the_hundred_as_well(
+    plane: DataPlane, removing: Removing
+) -> None:
+    removing.open()
+    for _ in range(3):
+        await created(plane)
+        await plane.metadata.remove("many")
+    await all_deleted(plane)
+    assert directories(plane) == set()
+
+
+async def test_what_a_stop_leaves_goes_with_the_next_start(
+    plane: DataPlane, removing: Removing
+) -> None:
+    await created(plane)
+    await plane.metadata.remove("many")
+    await eventually(lambda: removing.begun)
+    stopping = asyncio.create_task(plane.stop())
+    await asyncio.sleep(0)
+    removing.open()
+    await stopping
+    assert removing.begun == 1
+    assert directories(plane)
+    await plane.start()
+    assert plane.logs.logs() == {}
+    assert directories(plane) == set()
+    plane.logs.empty_trash()
+    assert not [*(plane.directory / "logs").glob("*-delete")]
+
+
+async def test_what_cannot_be_removed_is_told_and_tried_again(
+    plane: DataPlane, removing: Removing, caplog: pytest.LogCaptureFixture
+) -> None:
+    await created(plane)
+    removing.error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "too many open files")
+    removing.open()
+    await plane.metadata.remove("many")
+    await eventually(lambda: "logs of deleted topics could not be removed" in caplog.text)
+    assert f"{MANY} logs of deleted topics" in caplog.text
+    assert "too many open files" in caplog.text
+    assert plane.metrics.gauges["deleting_partitions"][1]() == MANY
+    await plane.replicas._registry.retry()
+    removing.error = None
+    await eventually(lambda: not plane.replicas._registry._removal._task)
+    await plane.replicas._registry.retry()
+    await all_deleted(plane)
+    assert directories(plane) == set()
+
+
+async def test_what_has_no_id_is_removed_before_a_namesake_could_claim_it(
+    plane: DataPlane, removing: Removing
+) -> None:
+    """As after a crash while it was created, or by a Kafka of long ago."""
+    await created(plane)
+    log = plane.partition("many", 5).log
+    log.topic_id = None
+    await plane.metadata.remove("many")
+    assert plane.logs.get("many", 5) is None
+    assert plane.logs.get("many", 6) is not None

@@ -283,6 +283,8 @@ async def test_metrics_say_what_is_there(plane: DataPlane) -> None:
     assert gauges == {
         "partitions": 3,
         "opening_partitions": 0,
+        "deleting_partitions": 0,
+        "deleted_paths": 0,
         "offline_partitions": 0,
         "leader_partitions": 3,
         "under_replicated_partitions": 1,
