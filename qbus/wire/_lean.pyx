@@ -29,7 +29,7 @@ cdef enum:
     POSITION = 16  # of a commit: the bytes of partition, offset and leader epoch
     PARTITION = 4
     MAX_STRING = 0x7FFF
-    MAX_ITEMS = 100000  # of an array; the general way refuses more
+    MAX_ITEMS = 100000  # of all arrays of a request together; the general way refuses more
 
 
 # Reading: from a cursor that stops, for good, at the first thing that is not there or not plain.
@@ -38,6 +38,7 @@ cdef struct Cursor:
     const uint8_t* at
     const uint8_t* end
     bint is_plain
+    int64_t room  # for items of arrays
 
 
 cdef inline bint has(Cursor* cursor, int64_t size) noexcept nogil:
@@ -139,7 +140,7 @@ cdef object topic_key(Cursor* cursor, int version):
         cursor.at += UUID
         return PyBytes_FromStringAndSize(<char*>cursor.at - UUID, UUID)
     size = uvarint(cursor) - 1
-    if size <= 0:
+    if not 1 <= size <= MAX_STRING:
         cursor.is_plain = False
         return None
     begin = ascii(cursor, size)
@@ -178,9 +179,10 @@ cdef object text(Cursor* cursor, bint may_be_null):
 cdef inline int64_t items(Cursor* cursor) noexcept nogil:
     """The number of items of an array that has some."""
     cdef int64_t count = uvarint(cursor) - 1
-    if not 1 <= count <= MAX_ITEMS:
+    if not 1 <= count <= cursor.room:
         cursor.is_plain = False
         return 0
+    cursor.room -= count
     return count
 
 
@@ -205,7 +207,7 @@ def read_transactional(frame, int max_version):
 cdef object plain_produce(
     frame, const uint8_t* data, Py_ssize_t size, int max_version, bint is_transactional
 ):
-    cdef Cursor cursor = Cursor(data, data + size, True)
+    cdef Cursor cursor = Cursor(data, data + size, True, MAX_ITEMS)
     cdef int32_t key = int16(&cursor), version = int16(&cursor), correlation_id = int32(&cursor)
     cdef int32_t acks, index
     cdef int32_t timeout_ms
@@ -251,7 +253,7 @@ def read_fetch(frame, int max_version):
 
 
 cdef object plain_fetch(const uint8_t* data, Py_ssize_t size, int max_version):
-    cdef Cursor cursor = Cursor(data, data + size, True)
+    cdef Cursor cursor = Cursor(data, data + size, True, MAX_ITEMS)
     cdef int32_t key = int16(&cursor), version = int16(&cursor), correlation_id = int32(&cursor)
     cdef int32_t min_bytes, max_bytes, isolation_level, index, leader_epoch, partition_max_bytes
     cdef int32_t session_epoch
@@ -309,7 +311,7 @@ def read_end(frame, int max_version):
 
 
 cdef object plain_end(const uint8_t* data, Py_ssize_t size, int max_version):
-    cdef Cursor cursor = Cursor(data, data + size, True)
+    cdef Cursor cursor = Cursor(data, data + size, True, MAX_ITEMS)
     cdef int32_t key = int16(&cursor), version = int16(&cursor), correlation_id = int32(&cursor)
     cdef int32_t epoch, is_commit
     cdef int64_t producer_id
@@ -336,7 +338,7 @@ def read_commit(frame, int max_version):
 
 
 cdef object plain_commit(const uint8_t* data, Py_ssize_t size, int max_version):
-    cdef Cursor cursor = Cursor(data, data + size, True)
+    cdef Cursor cursor = Cursor(data, data + size, True, MAX_ITEMS)
     cdef int32_t key = int16(&cursor), version = int16(&cursor), correlation_id = int32(&cursor)
     cdef int32_t generation
     cdef int64_t count

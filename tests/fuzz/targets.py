@@ -35,10 +35,8 @@ with atheris.instrument_imports(include=["qbus"]):
     from qbus.security.sasl import parse_bearer, parse_plain
     from qbus.security.scram import ScramClient, ScramCredential, ScramMechanism, ScramServer
     from qbus.service.http import BadRequestError, basic_credentials, parse_request
-    from qbus.wire import API, ApiKey, decode, decode_request_header, encode, lean
-    from qbus.wire.messages.offset_commit import OffsetCommitRequestPartition
-
-from tests.support.positions import packed
+    from qbus.wire import API, decode, decode_request_header, encode
+    from tests.support.lean_requests import general_form, lean_forms
 
 _CRC = slice(17, 21)
 _MAX_FRAME = 1 << 16
@@ -59,56 +57,8 @@ def request(data: bytes) -> None:
 
 def lean_request(data: bytes) -> None:
     """A request frame that the lean way takes: the general one reads the same in it."""
-    view = memoryview(data)
-    produce, fetch, commit = lean.read_produce(view), lean.read_fetch(view), lean.read_commit(view)
-    if produce is None and fetch is None and commit is None:
-        return
-    header, position = decode_request_header(data)
-    key = ApiKey(header.api_key)
-    request: Any = decode(API[key].request, header.api_version, data, position)
-    begin = (header.api_version, header.correlation_id)
-    if produce is not None:
-        assert key is ApiKey.PRODUCE
-        (topic,) = request.topic_data
-        (records,) = topic.partition_data
-        of_request = (request.acks, request.timeout_ms, topic.name or topic.topic_id)
-        assert produce == (*begin, *of_request, records.index, records.records)
-        assert request.transactional_id is None
-    if fetch is not None:
-        assert key is ApiKey.FETCH
-        (topic,) = request.topics
-        (wanted,) = topic.partitions
-        assert fetch == (
-            *begin,
-            request.min_bytes,
-            request.max_bytes,
-            request.isolation_level == 1,
-            topic.topic or topic.topic_id,
-            wanted.partition,
-            wanted.current_leader_epoch,
-            wanted.fetch_offset,
-            wanted.partition_max_bytes,
-        )
-        assert max(request.replica_id, request.replica_state.replica_id) == -1
-        assert request.session_epoch in {-1, 0}
-        assert (request.rack_id, request.forgotten_topics_data) == ("", [])
-    if commit is not None:
-        assert key is ApiKey.OFFSET_COMMIT
-        assert commit[:2] == begin
-        assert commit[2:6] == (
-            *(request.group_id, request.generation_id_or_member_epoch),
-            *(request.member_id, request.group_instance_id),
-        )
-        assert [topic[:3] for topic in commit[6]] == [
-            (topic.name or topic.topic_id, packed(map(_position, topic.partitions)), count)
-            for topic in request.topics
-            if (count := len(topic.partitions))
-        ]
-
-
-def _position(of: OffsetCommitRequestPartition) -> tuple[int, int, int, str]:
-    text = of.committed_metadata or ""
-    return of.partition_index, of.committed_offset, of.committed_leader_epoch, text
+    for name, form in lean_forms(data).items():
+        assert form == general_form(name, data)
 
 
 def response(data: bytes) -> None:

@@ -6,11 +6,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from struct import pack
+from typing import Any
 
 import pytest
 
 from qbus.records import build_batch
-from qbus.wire import API, ApiKey, encode_request, lean
+from qbus.wire import API, ApiKey, Struct, encode_request, lean
+from qbus.wire.messages.end_txn import EndTxnRequest
 from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from qbus.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -76,23 +78,30 @@ def lean_requests(batch: bytes) -> Iterator[bytes]:
     """What the lean way is for, by a topic's name and by its id."""
     data = PartitionProduceData(index=1, records=batch)
     wanted = FetchPartition(partition=1, fetch_offset=2, partition_max_bytes=1 << 20)
+    position = OffsetCommitRequestPartition(partition_index=1, committed_metadata="m")
     for version in (12, 13):
         name = "t" if version == 12 else ""
         produced = TopicProduceData(name=name, partition_data=[data])
         fetched = FetchTopic(topic=name, partitions=[wanted])
-        for key, request in (
-            (ApiKey.PRODUCE, ProduceRequest(acks=-1, timeout_ms=1, topic_data=[produced])),
-            (ApiKey.FETCH, FetchRequest(max_wait_ms=1, min_bytes=1, topics=[fetched])),
-        ):
-            yield b"".join(map(bytes, encode_request(key, version, 1, "c", request)))[4:]
-    position = OffsetCommitRequestPartition(committed_offset=7, committed_metadata="text")
-    for version, committed in (
-        (9, OffsetCommitRequestTopic(name="t", partitions=[position] * 2)),
-        (10, OffsetCommitRequestTopic(topic_id=b"a topic's own id", partitions=[position])),
-    ):
-        commit = OffsetCommitRequest(group_id="g", topics=[committed])
-        frame = encode_request(ApiKey.OFFSET_COMMIT, version, 1, "c", commit)
-        yield b"".join(map(bytes, frame))[4:]
+        committed = OffsetCommitRequestTopic(name=name, partitions=[position, position])
+        sent: dict[str, Any] = {"acks": -1, "timeout_ms": 1, "topic_data": [produced]}
+        yield _framed(ApiKey.PRODUCE, version, ProduceRequest(**sent))
+        yield _framed(ApiKey.PRODUCE, version, ProduceRequest(transactional_id="x", **sent))
+        yield _framed(
+            ApiKey.FETCH, version, FetchRequest(max_wait_ms=1, min_bytes=1, topics=[fetched])
+        )
+        yield _framed(
+            ApiKey.OFFSET_COMMIT,
+            version - 3,
+            OffsetCommitRequest(group_id="g", member_id="m", topics=[committed, committed]),
+        )
+    for version in (4, 5):
+        ending = EndTxnRequest(transactional_id="x", producer_id=1, producer_epoch=0)
+        yield _framed(ApiKey.END_TXN, version, ending)
+
+
+def _framed(key: ApiKey, version: int, request: Struct) -> bytes:
+    return b"".join(map(bytes, encode_request(key, version, 1, "c", request)))[4:]
 
 
 @pytest.mark.parametrize("target", seeds())

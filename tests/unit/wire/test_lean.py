@@ -1,6 +1,5 @@
 """Plain requests read in C: as the general decoder reads them, or not at all."""
 
-from struct import unpack_from
 from typing import Any
 
 import pytest
@@ -8,16 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbus.errors import WireError
-from qbus.wire import (
-    API,
-    ApiKey,
-    Struct,
-    decode,
-    decode_request_header,
-    encode_request,
-    encode_response,
-    lean,
-)
+from qbus.wire import API, ApiKey, Struct, encode_request, encode_response, lean
 from qbus.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -28,14 +18,6 @@ from qbus.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from qbus.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
 from qbus.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -44,14 +26,13 @@ from qbus.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from tests.support.lean_requests import general_form, lean_forms
 
 pytestmark = pytest.mark.skipif(not lean.IS_BUILT, reason="nothing was compiled here")
 
 PRODUCE_VERSIONS = range(9, API[ApiKey.PRODUCE].max_version + 1)
 FETCH_VERSIONS = range(12, API[ApiKey.FETCH].max_version + 1)
-COMMIT_VERSIONS = range(8, API[ApiKey.OFFSET_COMMIT].max_version + 1)
 _BY_ID = 13
-_COMMITS_BY_ID = 10
 _TOPIC_ID = bytes(range(16))
 
 INT16, INT32, INT64 = (st.integers(-(2 ** (n - 1)), 2 ** (n - 1) - 1) for n in (16, 32, 64))
@@ -90,41 +71,9 @@ def read(key: ApiKey, frame: bytes) -> Any:
     return reader(memoryview(frame))
 
 
-def generally(key: ApiKey, frame: bytes) -> Any:
-    """What the general decoder makes of a frame, in the form of the lean one."""
-    header, position = decode_request_header(frame)
-    message: type[Any] = API[key].request
-    request = decode(message, header.api_version, memoryview(frame), position)
-    version = header.api_version
-    if key is ApiKey.PRODUCE:
-        (topic,) = request.topic_data
-        (data,) = topic.partition_data
-        name = topic.topic_id if version >= _BY_ID else topic.name
-        batch = bytes(data.records)
-        acks, timeout_ms = request.acks, request.timeout_ms
-        return version, header.correlation_id, acks, timeout_ms, name, data.index, batch
-    (topic,) = request.topics
-    (wanted,) = topic.partitions
-    return (
-        version,
-        header.correlation_id,
-        request.min_bytes,
-        request.max_bytes,
-        request.isolation_level == 1,
-        topic.topic_id if version >= _BY_ID else topic.topic,
-        wanted.partition,
-        wanted.current_leader_epoch,
-        wanted.fetch_offset,
-        wanted.partition_max_bytes,
-    )
-
-
 def same(key: ApiKey, frame: bytes) -> None:
-    found = read(key, frame)
-    assert found is not None
-    if key is ApiKey.PRODUCE:
-        found = (*found[:-1], bytes(found[-1]))
-    assert found == generally(key, frame)
+    name = key.name.lower()
+    assert lean_forms(frame) == {name: general_form(name, frame)}
 
 
 class TestWhatIsPlain:
@@ -374,155 +323,3 @@ def test_bytes_stand_in_a_frame_where_a_slice_of_it_equals_them(
     assert lean.has_at(frame, position, expected) == equal
     for size in range(len(data) - position + 1):
         assert lean.has_at(frame, position, data[position : position + size])
-
-
-Position = tuple[int, int, int, str | None]
-Topics = list[tuple[str, list[Position]]]
-
-POSITIONS = st.lists(
-    st.tuples(INT32, INT64, INT32, st.none() | st.from_regex(r"[ -~]{0,300}", fullmatch=True)),
-    min_size=1,
-    max_size=40,
-)
-
-
-def commit_frame(version: int, topics: Topics, client: str | None = "c", **fields: Any) -> bytes:
-    """An OffsetCommit request; where topics go by their ids, the names are made such."""
-    wanted = []
-    for name, positions in topics:
-        topic = OffsetCommitRequestTopic(
-            partitions=[
-                OffsetCommitRequestPartition(
-                    partition_index=index,
-                    committed_offset=offset,
-                    committed_leader_epoch=epoch,
-                    committed_metadata=text,
-                )
-                for index, offset, epoch, text in positions
-            ]
-        )
-        if version >= _COMMITS_BY_ID:
-            topic.topic_id = name.encode()[:16].ljust(16, b".")
-        else:
-            topic.name = name
-        wanted.append(topic)
-    request = OffsetCommitRequest(**{"group_id": "g", **fields}, topics=wanted)
-    return framed(ApiKey.OFFSET_COMMIT, version, request, client=client)
-
-
-def same_commit(frame: bytes) -> None:
-    """What is read of a commit is what the general decoder reads, and so is the answer."""
-    found = lean.read_commit(memoryview(frame))
-    assert found is not None
-    header, position = decode_request_header(frame)
-    version, correlation_id = header.api_version, header.correlation_id
-    request: Any = decode(OffsetCommitRequest, version, memoryview(frame), position)
-    answer = OffsetCommitResponse()
-    topics = []
-    for topic in request.topics:
-        naming = {"name": topic.name}
-        if version >= _COMMITS_BY_ID:
-            naming = {"topic_id": topic.topic_id}
-        partitions = [
-            OffsetCommitResponsePartition(partition_index=one.partition_index)
-            for one in topic.partitions
-        ]
-        answer.topics.append(OffsetCommitResponseTopic(partitions=partitions, **naming))
-        texts = [one.committed_metadata or "" for one in topic.partitions]
-        positions = [
-            (one.partition_index, one.committed_offset, one.committed_leader_epoch, text)
-            for one, text in zip(topic.partitions, texts, strict=True)
-        ]
-        last = max(one.partition_index & 0xFFFFFFFF for one in topic.partitions)
-        (key,) = naming.values()
-        topics.append((key, positions, last, max(map(len, texts))))
-    assert found[:6] == (
-        *(version, correlation_id, request.group_id),
-        *(request.generation_id_or_member_epoch, request.member_id, request.group_instance_id),
-    )
-    unpacked = [
-        (key, unpack_positions(packed, count), last, longest)
-        for key, packed, count, last, longest in found[6]
-    ]
-    assert unpacked == topics
-    assert found[7] == joined(ApiKey.OFFSET_COMMIT, version, correlation_id, answer)
-
-
-def unpack_positions(packed: bytes, count: int) -> list[tuple[int, int, int, str]]:
-    found, at = [], 0
-    for _ in range(count):
-        index, offset, epoch, size = unpack_from(">iqiH", packed, at)
-        at += 18 + size
-        found.append((index, offset, epoch, packed[at - size : at].decode()))
-    assert at == len(packed)
-    return found
-
-
-class TestCommits:
-    @given(
-        st.sampled_from(COMMIT_VERSIONS),
-        st.lists(st.tuples(NAMES, POSITIONS), min_size=1, max_size=3),
-        CLIENTS,
-        INT32,
-        st.tuples(NAMES, NAMES, st.none() | NAMES),
-    )
-    def test_of_any_positions_are_read(
-        self,
-        version: int,
-        topics: Topics,
-        client: str | None,
-        generation: int,
-        names: tuple[str, str, str | None],
-    ) -> None:
-        group, member, instance = names
-        same_commit(
-            commit_frame(
-                version,
-                topics,
-                client,
-                group_id=group,
-                generation_id_or_member_epoch=generation,
-                member_id=member,
-                group_instance_id=instance,
-            )
-        )
-
-    def test_with_metadata_of_any_length_are_read(self) -> None:
-        for size in (0, 1, 126, 127, 128, 16_382, 16_383, 0x7FFF):
-            same_commit(commit_frame(9, [("t", [(0, 1, -1, "x" * size), (1, 2, -1, None)])]))
-
-    @pytest.mark.parametrize(
-        "topics",
-        [
-            [],
-            [("t", [])],
-            [("t", [(0, 1, -1, "n\xf6te")])],
-            [("t\xf6pic", [(0, 1, -1, "")])],
-            [("", [(0, 1, -1, "")])],
-        ],
-        ids=str,
-    )
-    def test_of_another_form_are_not(self, topics: Any) -> None:
-        assert lean.read_commit(memoryview(commit_frame(9, topics))) is None
-
-    @pytest.mark.parametrize("version", [9, 10])
-    def test_that_are_cut_or_go_on_are_not(self, version: int) -> None:
-        topics: Topics = [("t", [(0, 1, -1, "text"), (5, 6, 7, None)]), ("u", [(1, 2, 3, "")])]
-        frame = commit_frame(version, topics)
-        for size in range(len(frame)):
-            assert lean.read_commit(memoryview(frame[:size])) is None
-        assert lean.read_commit(memoryview(frame + b"\0")) is None
-
-    @given(data=st.data())
-    def test_that_were_changed_are_read_as_ever_or_not_at_all(self, data: st.DataObject) -> None:
-        version = data.draw(st.sampled_from([8, 9, 10]))
-        texts: list[Position] = [(0, 1, -1, "text"), (5, 6, 7, None)]
-        topics: Topics = [("t", texts), ("u", [(1, 2, 3, "")] * 20)]
-        frame = bytearray(commit_frame(version, topics))
-        for _ in range(data.draw(st.integers(1, 3))):
-            frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
-        if lean.read_commit(memoryview(frame)) is not None:
-            try:
-                same_commit(bytes(frame))
-            except WireError as error:
-                pytest.fail(f"the general way refuses it: {error}")
