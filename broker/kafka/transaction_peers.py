@@ -5,7 +5,6 @@ connection of their own.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -34,18 +33,14 @@ from qbus.wire.messages.write_txn_markers import (
 from ..metadata.cache import MetadataCache
 from ..peers.client import PeerClient, PeerSettings
 from ..peers.connection import PeerError
-from ..transaction import Marker, Place, Question, Told
+from ..transaction import Marker, MarkerAppends, Place, Question, Told
 
 if TYPE_CHECKING:
     from ..broker import Broker
 
-_log = logging.getLogger(__name__)
-
-_OWN_MARKERS_S: Final = 30.0
 _MARKERS_S: Final = 40.0  # a leader answers after 30 s that a marker is not acknowledged
 _QUESTION_S: Final = 10.0
 _MARKERS_VERSION: Final = 2
-_OLDEST_VERSION: Final = 1
 _QUESTION_VERSION: Final = 5
 
 Answers = Mapping[Place | str, ErrorCode]
@@ -113,7 +108,9 @@ class TransactionPeers:
         """See :class:`~qbus.broker.transaction.markers.MarkerTransport`."""
         if broker != self._node_id:
             return False
-        OwnMarkers(told).write(self._own, markers)
+        tokens = [(one.producer_id, place) for one in markers for place in one.partitions]
+        appends = MarkerAppends(lambda codes: told(dict(zip(tokens, codes, strict=True))))
+        appends.append(self._own.replicas, markers)
         return True
 
     async def end_group(self, group: str, producer_id: int, epoch: int, *, committed: bool) -> None:
@@ -191,79 +188,6 @@ class TransactionPeers:
         else:
             for one, answer in zip(asked, answers, strict=True):
                 one.answer(answer)
-
-
-class OwnMarkers:
-    """Markers for partitions that are led here, and what became of them.
-
-    ``told`` is called once: when all are acknowledged, or after 30 s, when the others have
-    REQUEST_TIMED_OUT.
-    """
-
-    def __init__(self, told: Callable[[Told], object]) -> None:
-        self._told = told
-        self._codes: dict[tuple[int, Place], ErrorCode] = {}
-        self._waiting = 1  # for the last one
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_done = False
-
-    def write(self, broker: "Broker", markers: Sequence[Marker]) -> None:
-        """Append them."""
-        for marker in markers:
-            for place in marker.partitions:
-                self._write(broker, marker, place)
-        self._count_down()
-        if not self._is_done:
-            self._timer = asyncio.get_running_loop().call_later(_OWN_MARKERS_S, self._finish)
-
-    def _write(self, broker: "Broker", marker: Marker, place: Place) -> None:
-        token = marker.producer_id, place
-        self._codes[token] = ErrorCode.REQUEST_TIMED_OUT
-        try:
-            partition = broker.replicas.leader_of(*place)
-            info = partition.end_transaction(
-                marker.producer_id,
-                marker.epoch,
-                marker.coordinator_epoch,
-                committed=marker.committed,
-                version=max(marker.transaction_version, _OLDEST_VERSION),
-            )
-        except ApiError as error:
-            self._codes[token] = error.code
-        except Exception:  # noqa: BLE001 - the others are told
-            _log.exception("a marker for %s-%d cannot be written", *place)
-            self._codes[token] = ErrorCode.UNKNOWN_SERVER_ERROR
-        else:
-            self._waiting += 1
-            if partition.high_watermark > info.last_offset:
-                self.acknowledged(token, ErrorCode.NONE)
-            else:
-                partition.when_acknowledged(info.last_offset + 1, self, token)
-
-    # As who waits for partitions
-
-    def done(self) -> bool:
-        """Whether nobody waits any longer."""
-        return self._is_done
-
-    def acknowledged(self, token: object, code: ErrorCode) -> None:
-        """A marker is acknowledged (NONE), or never will be."""
-        assert isinstance(token, tuple)
-        self._codes[token] = code
-        self._count_down()
-
-    def _count_down(self) -> None:
-        self._waiting -= 1
-        if not self._waiting:
-            self._finish()
-
-    def _finish(self) -> None:
-        if self._is_done:
-            return
-        self._is_done = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._told(self._codes)
 
 
 def peer_client(config: BrokerConfig, metadata: MetadataCache) -> PeerClient:

@@ -1,5 +1,6 @@
 """Transactions (KIP-98): who writes under a transactional id, and how each transaction ends."""
 
+from .appending import MarkerAppends
 from .coordinator import CoordinatorPeers, Question, TransactionCoordinator
 from .machine import EPOCH_PER_TRANSACTION, Participants
 from .markers import Marker, Told
@@ -10,6 +11,7 @@ __all__ = [
     "EPOCH_PER_TRANSACTION",
     "CoordinatorPeers",
     "Marker",
+    "MarkerAppends",
     "Participants",
     "Place",
     "Question",

@@ -9,11 +9,10 @@ An administrator who ends a transaction that hangs sends the same to the leader,
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from qbus.errors import ApiError, ErrorCode
+from qbus.errors import ErrorCode
 from qbus.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -25,128 +24,61 @@ from qbus.wire.messages.write_txn_markers import (
 
 from ...authorization import CLUSTER, Operation
 from ...partition.purgatory import Delayed
+from ...transaction import Marker, MarkerAppends
 from ..context import RequestContext
 
 if TYPE_CHECKING:
     from ...broker import Broker
-
-_TIMEOUT_S: Final = 30.0
-_OLDEST_VERSION: Final = 1
 
 
 def handle(
     broker: "Broker", context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse | Delayed[WriteTxnMarkersResponse]:
     """Append the markers, and answer once they are acknowledged. Later requests need not wait."""
+    markers = [_marker(marker) for marker in request.markers]
     may_alter = context.may(Operation.ALTER, CLUSTER)
     if not context.allows(Operation.ALTER if may_alter else Operation.CLUSTER_ACTION, CLUSTER):
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return WriteTxnMarkersResponse(
-            markers=[
-                _results(marker, lambda _topic, index: _result(index, code))
-                for marker in request.markers
-            ]
-        )
-    acknowledged = _Markers()
-    results = _append(broker, request.markers, acknowledged)
-    if acknowledged.done():
-        return WriteTxnMarkersResponse(markers=results)
+        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return _response(request, [denied for one in markers for _ in one.partitions])
     delayed: Delayed[WriteTxnMarkersResponse] = Delayed(asyncio.get_running_loop())
-    acknowledged.future.add_done_callback(
-        lambda _: delayed.answer(WriteTxnMarkersResponse(markers=results))
+    appends = MarkerAppends(lambda codes: delayed.answer(_response(request, codes)))
+    appends.append(broker.replicas, markers)
+    return delayed.result() if delayed.done() else delayed
+
+
+def _marker(marker: WritableTxnMarker) -> Marker:
+    return Marker(
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.coordinator_epoch,
+        marker.transaction_result,
+        marker.transaction_version,
+        tuple((topic.name, index) for topic in marker.topics for index in topic.partition_indexes),
     )
-    return delayed
 
 
-def _append(
-    broker: "Broker", markers: Sequence[WritableTxnMarker], acknowledged: "_Markers"
-) -> list[WritableTxnMarkerResult]:
-    results = [
-        _results(marker, partial(_write, broker, marker, acknowledged)) for marker in markers
-    ]
-    acknowledged.is_whole()
-    return results
-
-
-def _write(
-    broker: "Broker", marker: WritableTxnMarker, acknowledged: "_Markers", topic: str, index: int
-) -> WritableTxnMarkerPartitionResult:
-    result = _result(index, ErrorCode.NONE)
-    try:
-        partition = broker.replicas.leader_of(topic, index)
-        info = partition.end_transaction(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.coordinator_epoch,
-            committed=marker.transaction_result,
-            version=max(marker.transaction_version, _OLDEST_VERSION),
-        )
-    except ApiError as error:
-        result.error_code = error.code
-        return result
-    if partition.high_watermark <= info.last_offset:
-        acknowledged.expect(result)
-        partition.when_acknowledged(info.last_offset + 1, acknowledged, result)
-    return result
-
-
-def _results(
-    marker: WritableTxnMarker, make: Callable[[str, int], WritableTxnMarkerPartitionResult]
-) -> WritableTxnMarkerResult:
-    return WritableTxnMarkerResult(
-        producer_id=marker.producer_id,
-        topics=[
-            WritableTxnMarkerTopicResult(
-                name=topic.name,
-                partitions=[make(topic.name, index) for index in topic.partition_indexes],
+def _response(
+    request: WriteTxnMarkersRequest, codes: Iterable[ErrorCode]
+) -> WriteTxnMarkersResponse:
+    """``codes``: those of all partitions of all markers, in order."""
+    following = iter(codes)
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index, error_code=next(following)
+                            )
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
             )
-            for topic in marker.topics
-        ],
+            for marker in request.markers
+        ]
     )
-
-
-def _result(index: int, code: ErrorCode) -> WritableTxnMarkerPartitionResult:
-    return WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
-
-
-class _Markers:
-    """The markers of one request that wait to be acknowledged.
-
-    The results of those say REQUEST_TIMED_OUT until they are; so when the time is up, they are
-    right as they stand.
-    """
-
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[None] = loop.create_future()
-        self._timer = loop.call_later(_TIMEOUT_S, self._finish)
-        self._waiting = 1  # for the last one
-
-    def done(self) -> bool:
-        """Whether nobody waits any longer."""
-        return self.future.done()
-
-    def expect(self, result: WritableTxnMarkerPartitionResult) -> None:
-        """Wait for a marker, whose result this is."""
-        result.error_code = ErrorCode.REQUEST_TIMED_OUT
-        self._waiting += 1
-
-    def is_whole(self) -> None:
-        """There are no more markers."""
-        self._count_down()
-
-    def acknowledged(self, token: object, code: ErrorCode) -> None:
-        """The marker whose result is ``token`` is acknowledged (NONE), or never will be."""
-        assert isinstance(token, WritableTxnMarkerPartitionResult)
-        token.error_code = code
-        self._count_down()
-
-    def _count_down(self) -> None:
-        self._waiting -= 1
-        if not self._waiting:
-            self._finish()
-
-    def _finish(self) -> None:
-        self._timer.cancel()
-        if not self.future.done():
-            self.future.set_result(None)
