@@ -19,6 +19,7 @@ Address = tuple[str, int]
 
 _CONNECT_S = 5.0  # after a network cut, a new attempt gets through sooner than an old one
 _IDLE_S = 10.0
+_LOOK_S = 0.5
 
 
 class Registrations(Protocol):
@@ -76,7 +77,9 @@ class PeerClient:
     """Connects to the other brokers of the cluster.
 
     :meth:`send` shares one connection to each broker, which is opened when it is needed and closed
-    when it is idle. :meth:`connect` opens one of its own, for requests that the other broker holds.
+    when it is idle. What waits for a broker that is registered no more fails soon: in a network
+    that is cut nothing else says that it does not answer. :meth:`connect` opens one of its own, for
+    requests that the other broker holds.
     """
 
     def __init__(self, registrations: Registrations, settings: PeerSettings) -> None:
@@ -84,6 +87,7 @@ class PeerClient:
         self._settings = settings
         self._peers: dict[int, _Peer] = {}
         self._is_closed = False
+        self._watcher: asyncio.TimerHandle | None = None
 
     async def send(
         self,
@@ -116,6 +120,8 @@ class PeerClient:
     def close(self) -> None:
         """Close the shared connections; outstanding and later :meth:`send` calls fail."""
         self._is_closed = True
+        if self._watcher is not None:
+            self._watcher.cancel()
         for peer in self._peers.values():
             peer.close()
         self._peers.clear()
@@ -133,7 +139,22 @@ class PeerClient:
         except TimeoutError:
             raise PeerError(f"broker {broker_id} was not reached within {timeout:g} s") from None
         peer.used()
+        self._watch()
         return connection
+
+    def _watch(self) -> None:
+        if self._watcher is None and not self._is_closed:
+            self._watcher = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+
+    def _look(self) -> None:
+        """Fail what waits for brokers that are registered no more."""
+        self._watcher = None
+        waiting = {broker_id: peer for broker_id, peer in self._peers.items() if peer.waits}
+        for broker_id, peer in waiting.items():
+            if broker_id not in self._registrations.brokers:
+                peer.drop(f"broker {broker_id} is not registered any more")
+        if waiting:
+            self._watch()
 
     def _address(self, broker_id: int) -> Address:
         if self._is_closed:
@@ -193,7 +214,7 @@ class _Peer:
             self._retry_at = loop.time() + self._backoff.failed()
             raise
         self._backoff.succeeded()
-        self._drop("the broker is registered at another address")
+        self.drop("the broker is registered at another address")
         if self._is_closed:
             connection.abort()
         self._connection, self._connected_to = connection, address
@@ -211,15 +232,21 @@ class _Peer:
         self._is_closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        self._drop("closed")
+        self.drop("closed")
 
     def _close_if_idle(self) -> None:
-        if self._connection is not None and not self._connection.is_idle:
+        if self.waits:
             self.used()
         else:
-            self._drop("idle")
+            self.drop("idle")
 
-    def _drop(self, reason: str) -> None:
+    @property
+    def waits(self) -> bool:
+        """Whether a response is outstanding."""
+        return self._connection is not None and not self._connection.is_idle
+
+    def drop(self, reason: str) -> None:
+        """Close the connection; what waits for a response fails."""
         if self._connection is not None:
             self._connection.abort(reason)
         self._connection = None

@@ -151,6 +151,23 @@ async def test_closing_fails_what_is_outstanding_and_what_follows(
         await send(client)
 
 
+async def test_what_waits_for_a_broker_that_is_registered_no_more_fails(
+    client: PeerClient, peer: FakeLeader, registered: Registered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "_LOOK_S", 0.02)
+    peer.silent = True
+    waiting = asyncio.create_task(send(client, 60.0))
+    await eventually(lambda: peer.connections == 1)
+    await asyncio.sleep(0.1)
+    assert not waiting.done(), "it is registered"
+    del registered.brokers[PEER]
+    with pytest.raises(PeerError, match="broker 2 is not registered any more"):
+        await waiting
+    registered.register(peer.port)
+    peer.silent = False
+    assert await send(client)
+
+
 async def test_an_idle_connection_is_closed(
     client: PeerClient, peer: FakeLeader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
