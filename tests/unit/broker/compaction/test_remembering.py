@@ -91,7 +91,40 @@ async def test_it_is_still_written_after_the_default_was_taken_back(
     assert plane.partition("a").log.config.may_have_gaps
 
 
-async def test_what_cannot_be_written_now_is_told_and_tried_again(
+async def test_what_cannot_be_written_now_is_tried_again(
+    plane: Plane, editor: Editor, topics: CompactedTopics
+) -> None:
+    partition = await plane.create("a", segment_bytes=2000)
+    await plane.fill(partition, b"1", b"1")
+    assert await plane.clean()
+    editor.refusal = ApiError(ErrorCode.NOT_CONTROLLER, "other writes came first")
+    await topics.look()
+    editor.refusal = None
+    await topics.look()
+    assert plane.metadata.topics["a"].config["qbus.compacted"] == "true"
+
+
+async def test_what_cannot_be_written_is_told_once_and_then_rarely(
+    plane: Plane, editor: Editor, caplog: pytest.LogCaptureFixture
+) -> None:
+    now_s = 5.0
+    topics = CompactedTopics(plane.cleaner, plane.metadata, editor, lambda: now_s)
+    for name in ("a", "b"):
+        partition = await plane.create(name, segment_bytes=2000)
+        await plane.fill(partition, b"1", b"1")
+        assert await plane.clean()
+    editor.refusal = ApiError(ErrorCode.INVALID_CONFIG, "segment.bytes is no number")
+    told = []
+    for pause_s in (0, 10, 10, 1770, 10, 10):
+        now_s += pause_s
+        caplog.clear()
+        await topics.look()
+        told.append(len(caplog.records))
+    assert told == [2, 0, 0, 0, 2, 0]
+    assert editor.edits == 6
+
+
+async def test_a_topic_whose_trouble_is_over_is_told_of_anew(
     plane: Plane, editor: Editor, topics: CompactedTopics, caplog: pytest.LogCaptureFixture
 ) -> None:
     partition = await plane.create("a", segment_bytes=2000)
@@ -99,7 +132,12 @@ async def test_what_cannot_be_written_now_is_told_and_tried_again(
     assert await plane.clean()
     editor.refusal = ApiError(ErrorCode.NOT_CONTROLLER, "other writes came first")
     await topics.look()
-    assert "it cannot be written down yet that topic a was compacted" in caplog.text
-    editor.refusal = None
+    assert "topic a was compacted by the default log.cleanup.policy" in caplog.text
+    assert "other writes came first" in caplog.text
+    topic = plane.metadata.topics["a"]
+    await plane.metadata.put(replace(topic, config={**topic.config, "qbus.compacted": "true"}))
     await topics.look()
-    assert plane.metadata.topics["a"].config["qbus.compacted"] == "true"
+    await plane.metadata.put(topic)
+    caplog.clear()
+    await topics.look()
+    assert "other writes came first" in caplog.text
