@@ -126,6 +126,11 @@ class AccessControl:
         audit = self.audit
         return audit is not None and (administers or audit.samples())
 
+    @property
+    def is_record_due(self) -> bool:
+        """Whether the audit log is to have the next request that is allowed, whatever it is."""
+        return self.audit is not None and self.audit.is_due()
+
     def record(self, caller: Caller, operation: Operation, resource: Resource) -> None:
         """Count and record a decision."""
         decision = self._why(caller, operation, resource)

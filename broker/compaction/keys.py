@@ -5,16 +5,16 @@ from typing import Final
 from qbus.records import Buffer, CorruptBatch, read_header
 from qbus.records.compact import first_keyless
 from qbus.records.decode import records_of
+from qbus.records.header import ATTRIBUTES_AT
 
 from ..log import RecordsRefusedError
 
-_ATTRIBUTES_AT: Final = 22  # their low byte
 _CODEC_BITS: Final = 0x07
 
 
 def needs_thread(batch: Buffer) -> bool:
     """Whether :func:`check_keys` has to decompress the batch, which takes a while."""
-    return len(batch) > _ATTRIBUTES_AT and batch[_ATTRIBUTES_AT] & _CODEC_BITS != 0
+    return len(batch) > ATTRIBUTES_AT and batch[ATTRIBUTES_AT] & _CODEC_BITS != 0
 
 
 def check_keys(batch: Buffer) -> None:

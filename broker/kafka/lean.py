@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from qbus.errors import ApiError
+from qbus.records.header import ATTRIBUTES_AT, TRANSACTIONAL
 from qbus.wire import ApiKey
 from qbus.wire.lean import (
     FETCH_TRAILER,
@@ -34,9 +35,6 @@ from .lean_commit import commit
 
 if TYPE_CHECKING:
     from ..broker import Broker
-
-_ATTRIBUTES_AT: Final = 22  # their low byte
-_TRANSACTIONAL: Final = 0x10
 
 _READ: Final = Operation.READ
 _WRITE: Final = Operation.WRITE
@@ -94,7 +92,7 @@ def _takes_as_is(broker: "Broker", partition: Partition, batch: memoryview) -> b
     One of a transaction needs a transactional id, which no plain request has. Nor are the keys of
     records looked at, as in compacted topics.
     """
-    if len(batch) > _ATTRIBUTES_AT and batch[_ATTRIBUTES_AT] & _TRANSACTIONAL:
+    if len(batch) > ATTRIBUTES_AT and batch[ATTRIBUTES_AT] & TRANSACTIONAL:
         return False
     config = partition.log.config
     return (
@@ -169,7 +167,7 @@ def _may(
         if not access.allows_peer(peer, operation, topic_resource(partition.topic)):
             return False
         granted.add(topic)
-    return access.audit is None or not access.audit.is_due()
+    return not access.is_record_due
 
 
 def _cached(partition: Partition, offset: int, most: int) -> Region | bytes | None:

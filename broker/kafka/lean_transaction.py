@@ -9,7 +9,7 @@ from struct import Struct as Packer
 from typing import TYPE_CHECKING, Any, Final
 
 from qbus.errors import ApiError, ErrorCode
-from qbus.records.header import TRANSACTIONAL, read_header
+from qbus.records.header import ATTRIBUTES_AT, TRANSACTIONAL, read_header
 from qbus.wire.lean import LeanTransactional, read_end, read_transactional
 
 from ..authorization import AccessControl, Operation, transactional_id
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_ATTRIBUTES_AT: Final = 22  # their low byte
 _TAIL: Final = 3  # bytes behind the batch: no tags of the partition, the topic, the request
 _FIRST_THAT_ADDS: Final = 12  # of Produce: it adds partitions to their transactions
 _FIRST_WITH_EPOCHS: Final = 5  # of EndTxn
@@ -88,8 +87,8 @@ def _takes_as_is(partition: Partition, batch: memoryview) -> bool:
     log = partition.log
     config = log.config
     return (
-        len(batch) > _ATTRIBUTES_AT
-        and batch[_ATTRIBUTES_AT] & TRANSACTIONAL != 0
+        len(batch) > ATTRIBUTES_AT
+        and batch[ATTRIBUTES_AT] & TRANSACTIONAL != 0
         and config.compression_type == PRODUCER
         and not config.compacts
         and not config.qbus_delay_enable
@@ -102,7 +101,7 @@ def _may_write(access: AccessControl, peer: Peer, name: str, topic: str) -> bool
     return (
         access.allows_peer(peer, Operation.WRITE, transactional_id(name))
         and access.allows_peer(peer, Operation.WRITE, topic_resource(topic))
-        and (access.audit is None or not access.audit.is_due())
+        and not access.is_record_due
     )
 
 
@@ -187,8 +186,8 @@ def end(
         return None
     version, correlation_id, name, producer_id, epoch, is_commit = request
     if access is not None and (
-        not access.allows_peer(peer, Operation.WRITE, transactional_id(name))
-        or (access.audit is not None and access.audit.is_due())
+        access.is_record_due
+        or not access.allows_peer(peer, Operation.WRITE, transactional_id(name))
     ):
         return None
     answer = EndAnswer(broker, frame, peer, access, version, correlation_id)

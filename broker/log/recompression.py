@@ -7,6 +7,7 @@ before and after.
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import Buffer, Compression, CorruptBatch, check_crc
+from qbus.records.header import ATTRIBUTES_AT
 
 from .appender import check_fields, read_only_batch
 from .config import LogConfig
@@ -24,7 +25,6 @@ _CODECS = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
-_ATTRIBUTES_AT = 22  # their low byte
 _CODEC_BITS = 0x07
 _GZIP_DEFAULT = -1
 _LZ4_DEFAULT = 9  # stands for the fast compressor, as in Kafka, not for level 9 of the slow one
@@ -32,9 +32,9 @@ _LZ4_DEFAULT = 9  # stands for the fast compressor, as in Kafka, not for level 9
 
 def must_recompress(batch: Buffer, config: LogConfig) -> bool:
     """Whether ``batch`` is compressed otherwise than the topic's ``compression.type`` asks for."""
-    if config.compression_type == PRODUCER or len(batch) <= _ATTRIBUTES_AT:
+    if config.compression_type == PRODUCER or len(batch) <= ATTRIBUTES_AT:
         return False
-    codec = batch[_ATTRIBUTES_AT] & _CODEC_BITS
+    codec = batch[ATTRIBUTES_AT] & _CODEC_BITS
     return codec in set(Compression) and codec != _CODECS[config.compression_type]
 
 

@@ -43,6 +43,8 @@ HEADER_SIZE: Final = 61
 LENGTH_PREFIX: Final = 12  # base offset and batch length, which batch_length does not count
 MAGIC: Final = 2
 MAX_SEQUENCE: Final = 0x7FFFFFFF
+ATTRIBUTES_AT: Final = 22
+"""Where the low byte of the attributes stands, which has all bits that producers set."""
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _BASE_OFFSET: Final = struct.Struct(">q")

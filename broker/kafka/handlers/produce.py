@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from qbus.errors import ApiError, ErrorCode
 from qbus.names import INTERNAL_TOPICS
 from qbus.records import Compression, CorruptBatch, Record, iter_records, read_header
+from qbus.records.header import ATTRIBUTES_AT, TRANSACTIONAL
 from qbus.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -63,9 +64,7 @@ _FIRST_THAT_ADDS: Final = 12  # partitions to their transactions
 _FIRST_WITH_TOPIC_IDS: Final = 13
 
 _ACKS: Final = (ACKS_ALL, 0, 1)
-_ATTRIBUTES_AT: Final = 22  # their low byte
 _CODEC_BITS: Final = 0x07
-_TRANSACTIONAL: Final = 0x10
 
 
 def handle(
@@ -251,7 +250,7 @@ class _Appends:
         if topic.mirror_source:
             info = self._append_mirrored(partition, topic, data, records)
         else:
-            if len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _TRANSACTIONAL:
+            if len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & TRANSACTIONAL:
                 unverified = self._begin_to_verify(partition, data.index, records)
                 if unverified is not None:
                     self.unverified.append(unverified)
@@ -525,7 +524,7 @@ def _recompressed(batch: bytes, config: LogConfig) -> bytearray:
 
 
 def _refuse_zstd(records: memoryview) -> None:
-    if len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _CODEC_BITS == Compression.ZSTD:
+    if len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & _CODEC_BITS == Compression.ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
 
 
@@ -539,8 +538,8 @@ def _may_write_in_transaction(context: RequestContext, request: ProduceRequest) 
     """Whether the client may use the transactional id, if a batch is part of a transaction."""
     has_transactional = any(
         data.records
-        and len(data.records) > _ATTRIBUTES_AT
-        and data.records[_ATTRIBUTES_AT] & _TRANSACTIONAL
+        and len(data.records) > ATTRIBUTES_AT
+        and data.records[ATTRIBUTES_AT] & TRANSACTIONAL
         for topic in request.topic_data
         for data in topic.partition_data
     )

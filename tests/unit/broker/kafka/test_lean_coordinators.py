@@ -497,6 +497,28 @@ class TestATransaction:
             ErrorCode.NONE,
         ]
 
+    async def test_is_ended_by_who_may_write_in_it_whichever_way_that_goes(
+        self, both: list[Way]
+    ) -> None:
+        one = Producer("a")
+        await initialize(both, one)
+        requests = [produce_request(way, 12, one, 0, one.batch(way)) for way in both]
+        await alike(both, ApiKey.PRODUCE, 12, requests)
+        endings = [
+            EndTxnRequest(
+                transactional_id="a", producer_id=one.ids[way], producer_epoch=0, committed=True
+            )
+            for way in both
+        ]
+        rules = [way.restrict() for way in both]
+        seen = [(await alike(both, ApiKey.END_TXN, 5, endings)).error_code]
+        for rule in rules:
+            entry = Entry("User:*", "*", Operation.WRITE, Permission.ALLOW)
+            rule.put(Pattern(ResourceType.TRANSACTIONAL_ID, "a"), [entry])
+        seen.append((await alike(both, ApiKey.END_TXN, 5, endings)).error_code)
+        assert seen == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.NONE]
+        await eventually(lambda: all(is_settled(way) for way in both))
+
 
 async def test_a_quota_of_time_is_told_whichever_way_a_commit_goes(both: list[Way]) -> None:
     told = []
