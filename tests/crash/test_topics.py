@@ -5,10 +5,11 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -129,3 +130,76 @@ def test_topics_are_whole_or_not_there_after_kills(
                 gone = answered(deleted, _GONE)
                 assert not gone & set(View(brokers).topics(names)), "a deletion is lost"
         assert created_at_all
+
+
+def logs_of(broker: BrokerProcess, names: Collection[str]) -> set[str]:
+    """The directories that topics have on a broker's disk, renamed ones left out."""
+    found = (path.name for path in broker.data_dir.iterdir() if path.is_dir())
+    return {name for name in found if name.rpartition("-")[0] in set(names)}
+
+
+@pytest.mark.parametrize(
+    "make", [one_broker, pytest.param(three_brokers, marks=pytest.mark.nightly)]
+)
+def test_a_crash_after_the_answer_leaves_nothing_of_deleted_topics(
+    tmp_path: Path, make: Callable[[Path], AbstractContextManager[Brokers]]
+) -> None:
+    """Killed at any time until all is removed, and namesakes were created before or after that."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    with make(tmp_path) as brokers:
+        admin = admin_of(brokers)
+        admin.list_topics(timeout=30)
+        names = [f"gone-{number:03}" for number in range(AT_ONCE)]
+        for _ in range(2):
+            created = answered(begin(admin, names, len(brokers)), _DONE)
+            assert created == set(names)
+            assert check(brokers, names, created) == created  # a record is in each
+            deleted = admin.delete_topics(names, request_timeout=20)
+            assert answered(deleted, _GONE) == set(names)
+            namesakes = names[:10] if chance.random() < 0.7 else []
+            again = begin(admin, namesakes, len(brokers)) if namesakes else {}
+            assert answered(again, _DONE) == set(namesakes)
+            time.sleep(chance.uniform(0.0, 0.5))
+            for broker in brokers.values():
+                broker.kill()
+            for broker in brokers.values():
+                broker.start()
+            wait_until(View(brokers).are_all_there, "all brokers", 60)
+            whole = partial(View(brokers).are_whole, namesakes, PARTITIONS)
+            wait_until(whole, "namesakes", 60)
+            ends = ends_of(brokers, namesakes)
+            assert set(ends) <= {0}, "a namesake has a record of the deleted topic"
+            only_logs(brokers, names, namesakes)
+            if namesakes:
+                answered(admin.delete_topics(namesakes, request_timeout=20), _GONE)
+                only_logs(brokers, names, [])
+
+
+def only_logs(brokers: Brokers, names: Collection[str], left: Collection[str]) -> None:
+    """Wait until each broker has logs of ``left`` alone, of all ``names``."""
+    wanted = {f"{name}-{index}" for name in left for index in range(PARTITIONS)}
+
+    def are_gone() -> bool:
+        return all(logs_of(broker, names) == wanted for broker in brokers.values())
+
+    wait_until(are_gone, "no logs but those of topics that there are", 30)
+
+
+def ends_of(brokers: Brokers, names: Collection[str]) -> list[int]:
+    """Where the partitions of some topics end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": ",".join(b.bootstrap for b in brokers.values()),
+            "group.id": "ends",
+        }
+    )
+    try:
+        return [
+            consumer.get_watermark_offsets(TopicPartition(name, index), timeout=30)[1]
+            for name in names
+            for index in range(PARTITIONS)
+        ]
+    finally:
+        consumer.close()

@@ -17,7 +17,7 @@ from qbus.broker.metadata.image import (
 )
 from qbus.config import BrokerConfig
 from qbus.metadata import Create, Delete, EmbeddedStore, Node, Set
-from qbus.metadata.feed import decide, newest
+from qbus.metadata.feed import announce, decide, newest
 from qbus.metadata.znodes import (
     DELETED,
     ChangeNode,
@@ -167,14 +167,21 @@ async def test_a_deletion_does_not_take_a_namesake(plane: MetadataPlane) -> None
                 *(Create(PartitionStateNode.path("a", index), state) for index in range(3)),
             ]
         )
-        attempt = plane.controller._decisions
-        outcome = plane.controller.delete_topics(["a"])
-        del attempt
-    (result,) = await outcome
+    (result,) = await plane.controller.delete_topics(["a"])
     assert isinstance(result, Exception), "it keeps meeting what it does not know"
     root = await plane.store.get(TopicNode.path("a"))
     assert root is not None
     assert TopicNode.decode(root.data).topic_id == namesake.topic_id != old.id
+
+
+async def test_the_ids_of_deleted_topics_are_known_for_a_while(plane: MetadataPlane) -> None:
+    await create(plane, "a", "b", "c")
+    gone = {plane.metadata.topics[name].id for name in ("a", "c")}
+    await plane.controller.delete_topics(["a", "c"])
+    await create(plane, "a")
+    await decide(plane.store, [], [], ChangeNode(topics=("x",)))
+    await plane.store.transaction([announce(b"nonsense")])
+    assert await plane.metadata.deleted_topics() == gone
 
 
 KNOWN = Topic("t", b"1" * 16, (PartitionInfo(1, 0, (1,), (1,)),), version=2, has_identity=True)

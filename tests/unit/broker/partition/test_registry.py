@@ -12,6 +12,7 @@ import pytest
 from qbus.broker.log import TopicPartition
 from qbus.broker.metadata.image import PartitionInfo, Topic
 from qbus.errors import ApiError, ErrorCode
+from qbus.metadata import StoreUnavailable
 from tests.support.data_plane import DataPlane
 from tests.support.logs import batch
 from tests.support.waiting import eventually
@@ -412,3 +413,37 @@ async def test_what_has_no_id_is_removed_before_a_namesake_could_claim_it(
     await plane.metadata.remove("many")
     assert plane.logs.get("many", 5) is None
     assert plane.logs.get("many", 6) is not None
+
+
+async def test_what_was_deleted_while_the_broker_was_down_goes(plane: DataPlane) -> None:
+    """As far as the feed still tells of it: a topic that is only missing may have been lost."""
+    await created(plane, "deleted", 3)
+    await created(plane, "lost", 3)
+    await created(plane, "again", 3)
+    await plane.stop()
+    for name in ("deleted", "again"):
+        plane.metadata.deleted.add(plane.metadata.topics[name].id)
+    for name in ("deleted", "lost", "again"):
+        await plane.metadata.remove(name)
+    namesake = await plane.metadata.put(plane.metadata.new_topic("again", 2))
+    await plane.start()
+    await all_deleted(plane)
+    assert directories(plane) == {"lost-0", "lost-1", "lost-2", "again-0", "again-1"}
+    assert plane.partition("again").log.topic_id == namesake.id
+    assert plane.partition("again").log.log_end_offset == 0
+
+
+async def test_a_store_that_cannot_be_read_keeps_strays(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await created(plane, "deleted", 3)
+    await plane.stop()
+    await plane.metadata.remove("deleted")
+
+    async def fail() -> set[bytes]:
+        raise StoreUnavailable("no connection")
+
+    monkeypatch.setattr(plane.metadata, "deleted_topics", fail)
+    await plane.start()
+    assert "which topics were deleted cannot be read: no connection" in caplog.text
+    assert len(directories(plane)) == 3
