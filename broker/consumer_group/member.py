@@ -10,7 +10,9 @@ The broker tells a member only of partitions that nobody else has. The way there
 
 A partition that a member was told of counts as its own until the member, told to give it up, says
 that it did, or is out of the group. That a heartbeat does not list the partition proves nothing
-before: the member may be taking it over just then.
+before: the member may be taking it over just then, or may never have been told, as a response was
+lost. To be told to have what it has would not make the latter answer, for nothing changes for it.
+So it is told once more of all that it was given, takes that over, and then gives it up.
 """
 
 import math
@@ -28,6 +30,7 @@ LEAVE_STATIC: Final = -2
 """The epochs with which heartbeats join, leave, and leave for a while."""
 
 NONE: Final[Partitions] = frozenset()
+_MOST_OFFERS: Final = 10
 
 
 class MemberState(Enum):
@@ -59,7 +62,8 @@ class Member:
     classic: None of a member that speaks KIP-848.
     deadline: when its session ends; revoke_by: when it must have given up what it is to, or, of a
         classic member, have joined again. Monotonic seconds; they are not stored.
-    told: what the last response told it.
+    told: what the last response told it; None: it is to be told, whatever that is.
+    offers: how often in a row it was told of what it did not list. Not stored.
     sight: the topics that its pattern may match, as of its last heartbeat; None: all. Not stored.
     path, encoded: where and how it is stored; None: it changed since.
     """
@@ -84,6 +88,7 @@ class Member:
     deadline: float = math.inf
     revoke_by: float = math.inf
     told: Partitions | None = None
+    offers: int = field(default=0, repr=False)
     sight: Sight | None = field(default=None, repr=False)
     path: str = field(default="", repr=False)
     encoded: bytes | None = field(default=None, repr=False)
@@ -129,6 +134,13 @@ class Member:
             return False
         before = (self.epoch, self.state, self.assigned, self.revoking)
         released = self.assigned - self.target
+        if released and not is_joining and self._may_not_know(owned):
+            self.offers += 1
+            self.told = None
+            if self.state is MemberState.UNREVOKED:
+                self.state, self.revoking = MemberState.UNRELEASED, NONE
+            return before != (self.epoch, self.state, self.assigned, self.revoking)
+        self.offers = 0
         has_given_up = is_joining and owned is not None and not owned & released
         if released and not has_given_up:
             self.state = MemberState.UNREVOKED
@@ -142,3 +154,7 @@ class Member:
             if self.epoch != epoch:
                 self.previous_epoch, self.epoch = self.epoch, epoch
         return before != (self.epoch, self.state, self.assigned, self.revoking)
+
+    def _may_not_know(self, owned: Partitions | None) -> bool:
+        """Whether it lists only what it is to keep, so that to be told of that changes nothing."""
+        return owned == self.assigned & self.target and self.offers < _MOST_OFFERS

@@ -69,8 +69,9 @@ class Client:
             return
         self.must_tell = self.acknowledges = False
         self.epoch = result.epoch
-        if result.assignment is not None:
-            self.wanted = result.assignment
+        known = self.reads if self.wanted is None else self.wanted
+        if result.assignment is not None and result.assignment != known:
+            self.wanted = result.assignment  # to be told what it knows changes nothing
 
     def settle(self, random: Random) -> None:
         """Give up and take over all that there is."""

@@ -97,6 +97,7 @@ class History:
             client.take(None)
             return
         result = self.send(client.request())
+        assert result.error is not ErrorCode.UNKNOWN_MEMBER_ID, f"expelled: {client}"
         client.take(None if fate < loss else result)
         client.heard_at = self.scene.now if fate >= loss else client.heard_at
         if self.scene.now - client.settled_at > _LATE_S:

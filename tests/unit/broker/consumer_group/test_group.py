@@ -103,6 +103,28 @@ def test_a_heartbeat_without_a_list_gives_nothing_up(scene: Scene) -> None:
         assert not second.beat().assignment
 
 
+def test_whoever_missed_what_it_was_given_is_told_again_before_it_is_to_give_that_up() -> None:
+    """To be told to have what it has would be no news to it, and it would never answer."""
+    scene = Scene(t=2)
+    client = scene.client("a")
+    everything = {"topics": ("t",), "rebalance_timeout_ms": 60_000, "owned": client.owned}
+    scene.change_topics(t=3)
+    scene.pass_time(1)
+    lost = scene.beat("a", client.epoch)
+    joined = scene.beat("b", 0, **SUBSCRIBED)
+    scene.pass_time(1)
+    again = scene.beat("a", client.epoch, **everything)
+    assert again.assignment == lost.assignment
+    assert len(again.assignment or ()) == 3
+    told = scene.beat("a", again.epoch, owned=again.assignment)
+    assert told.assignment == client.owned
+    waiting = scene.beat("b", joined.epoch)
+    assert not waiting.assignment
+    scene.beat("a", told.epoch, owned=told.assignment)
+    assert len(scene.beat("b", waiting.epoch).assignment or ()) == 1
+    assert state(scene) is GroupState.STABLE
+
+
 def test_a_member_that_waits_for_others_is_to_ask_sooner(scene: Scene) -> None:
     first = scene.client("a")
     joined = scene.beat("b", 0, **SUBSCRIBED)
