@@ -40,6 +40,7 @@ MODULES = (
     "qbus.broker.disque.job_queue",
     "qbus.broker.disque.queues",
     "qbus.broker.disque.resp",
+    "qbus.broker.disque.stream",
     "qbus.broker.group.committing",
     "qbus.broker.group.offset_machine",
     "qbus.broker.group.offset_records",

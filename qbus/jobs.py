@@ -53,7 +53,10 @@ MAX_SECONDS: Final = (1 << 32) - 1
 
 _OPTIONS: Final = re.compile(rb"(\d{1,18}),(\d{1,18}),(\d{1,18}),(\d{1,9}),([0-9a-f]{8})")
 _PLACE: Final = struct.Struct(">4sHHII")
+_PACK: Final = _PLACE.pack
+_PACK_CHECK: Final = struct.Struct(">H").pack
 _CHECK_BYTES: Final = 2
+_KEY_BYTES: Final = 6  # the topic's tag, the partition, and whether it is delayed
 _LONGEST_MINUTES: Final = 0xFFFF
 _LONGEST_NAME: Final = 249
 _ESCAPED: Final = "disque-x."
@@ -168,19 +171,20 @@ def node_name(cluster_id: str, node_id: int) -> str:
 class JobIds:
     """Makes the ids of the jobs of one partition."""
 
-    __slots__ = ("_beginning", "_end", "_options", "_partition", "_sum", "_topic_id")
+    __slots__ = ("_beginning", "_end", "_options", "_partition", "_sum", "_tag", "_topic_id")
 
     def __init__(self, topic_id: bytes, partition: int) -> None:
         self._topic_id = topic_id
+        self._tag = topic_id[:4]
         self._partition = partition
         # What jobs with the same options have in common: mostly those that come one after another.
         self._options: JobOptions | None = None
-        self._beginning = self._end = ""
+        self._beginning = self._end = b""
         self._sum = 0
 
     def encode(
         self, offset: int, options: JobOptions, seconds: int, *, is_delayed: bool = False
-    ) -> str:
+    ) -> bytes:
         """The id of a job; ``seconds``: when it was added or, with a delay, is due.
 
         Raises ValueError for numbers that no id has room for.
@@ -189,16 +193,15 @@ class JobIds:
         if not (0 <= partition <= MAX_PARTITION and 0 <= offset <= MAX_OFFSET):
             raise ValueError(f"no job id has room for partition {partition}, offset {offset}")
         if options is not self._options:
-            self._beginning, self._end = f"D-{options.node}-", _minutes(options)
-            ends = f"{self._beginning}{self._end}".encode()
-            self._sum = crc32(ends, crc32(self._topic_id))
+            self._beginning = f"D-{options.node}-".encode()
+            self._end = _minutes(options).encode()
+            self._sum = crc32(self._beginning + self._end, crc32(self._topic_id))
             self._options = options
         seconds = min(max(seconds, 0), MAX_SECONDS)
         where = partition << 1 | is_delayed
-        place = _PLACE.pack(self._topic_id[:4], where, offset >> 32, offset & 0xFFFFFFFF, seconds)
-        check = crc32(place, self._sum) & 0xFFFF
-        coded = b2a_base64(place + check.to_bytes(_CHECK_BYTES, "big"), newline=False).decode()
-        return self._beginning + coded + self._end
+        place = _PACK(self._tag, where, offset >> 32, offset & 0xFFFFFFFF, seconds)
+        check = _PACK_CHECK(crc32(place, self._sum) & 0xFFFF)
+        return self._beginning + b2a_base64(place + check, newline=False) + self._end
 
 
 def encode_id(
@@ -209,14 +212,61 @@ def encode_id(
     ``offset`` is the one that the producer was told, ``seconds`` when it was added or, with a
     delay, is due. Raises ValueError for numbers that no id has room for.
     """
-    return JobIds(topic_id, partition).encode(
-        offset, options, seconds, is_delayed=options.delay > 0
-    )
+    ids = JobIds(topic_id, partition)
+    return ids.encode(offset, options, seconds, is_delayed=options.delay > 0).decode()
 
 
 def has_form(text: bytes) -> bool:
     """Whether a text is formed like an id, as far as Disque looks: length and punctuation."""
     return len(text) == ID_LENGTH and text[:2] == b"D-" and text[10] == text[35] == _DASH
+
+
+def place_in(text: bytes) -> bytes:
+    """The 144 bits of an id, unchecked; empty: the text has none. It must have an id's form."""
+    try:
+        place = a2b_base64(text[11:35], strict_mode=True)
+    except ValueError:
+        return b""
+    return place if len(place) == _PLACE.size + _CHECK_BYTES else b""
+
+
+def partition_key(place: bytes) -> bytes:
+    """What of those bits the ids of a partition have in common, those of delayed jobs apart."""
+    return place[:_KEY_BYTES]
+
+
+def offset_in(place: bytes) -> int:
+    """The offset that those bits say."""
+    return int.from_bytes(place[_KEY_BYTES:12], "big")
+
+
+def is_delayed_in(place: bytes) -> bool:
+    """Whether they say that the job is delayed."""
+    return place[5] & 1 == 1
+
+
+class JobIdCheck:
+    """Checks ids of one topic: whether they are what :meth:`JobIds.encode` made."""
+
+    __slots__ = ("_ends", "_ends_sum", "_topic_sum")
+
+    def __init__(self, topic_id: bytes) -> None:
+        self._topic_sum = crc32(topic_id)
+        # Most ids have the same node and time to live as the last one.
+        self._ends = b""
+        self._ends_sum = 0
+
+    def holds(self, text: bytes, place: bytes) -> bool:
+        """Whether an id is one of the topic; ``place``: its 144 bits."""
+        ends = text[:11] + text[35:]
+        if ends != self._ends:
+            try:
+                int(text[36:], 16)
+            except ValueError:
+                return False
+            self._ends, self._ends_sum = ends, crc32(ends, self._topic_sum)
+        check = place[16] << 8 | place[17]
+        return check == crc32(place[:16], self._ends_sum) & 0xFFFF
 
 
 def parse_id(text: str | bytes) -> JobId | None:

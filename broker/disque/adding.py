@@ -13,6 +13,7 @@ from qbus.records import encode_records
 from ..log import AppendInfo
 from ..partition.partition import ACKS_ALL, Partition
 from . import errors, resp
+from .connection import PendingReply
 
 _log = logging.getLogger(__name__)
 
@@ -65,14 +66,15 @@ class NewJob:
         on_late: Callable[[int], None] | None = None,
     ) -> None:
         """Make it in a running event loop. ``is_async``: it is safe once it is appended."""
-        loop = asyncio.get_running_loop()
         self.body = body
         self.options = options
         self.is_async = is_async
         self.is_late = False
         self.on_late = on_late
-        self.reply: asyncio.Future[bytes] = loop.create_future()
-        self.deadline = loop.time() + timeout_ms / 1000 if timeout_ms else NEVER
+        self.reply = PendingReply()
+        self.deadline = NEVER
+        if timeout_ms:
+            self.deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         """When its client is told that it is not safe, by the event loop's clock in seconds."""
 
     @property
@@ -80,28 +82,24 @@ class NewJob:
         """Whether it is to be given out later."""
         return self.options.delay > 0
 
-    def added(self, text: str, offset: int) -> None:
+    def added(self, text: bytes, offset: int) -> None:
         """It is safe at ``offset``, and ``text`` is its id."""
         if self.is_late:
             if self.on_late is not None and not self.is_async:
                 self.on_late(offset)
         else:
-            self._answer(resp.simple(text))
+            self.reply.answer(b"+%b\r\n" % text)
 
     def failed(self, error: Exception) -> None:
         """It was not appended, or may be lost."""
-        self._answer(resp.error(why_not_added(error)))
-
-    def _answer(self, reply: bytes) -> None:
-        if not self.reply.done():
-            self.reply.set_result(reply)
+        self.reply.answer(resp.error(why_not_added(error)))
 
     def expire(self) -> None:
         """Its time is up: its client is told so, unless it has its reply."""
         self.deadline = NEVER
         if not self.reply.done():
             self.is_late = True
-            self.reply.set_result(resp.error(errors.NO_REPLICAS_IN_TIME))
+            self.reply.answer(resp.error(errors.NO_REPLICAS_IN_TIME))
 
 
 def why_not_added(error: BaseException) -> str:
@@ -127,7 +125,7 @@ class _Append:
         adder: "Adder",
         partition: Partition,
         jobs: list[NewJob],
-        ids: list[str],
+        ids: list[bytes],
         first_offset: int,
     ) -> None:
         self._adder = adder

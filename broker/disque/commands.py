@@ -15,12 +15,13 @@ from ..metadata.image import Topic
 from ..partition.acknowledgement import Acknowledgement
 from ..partition.partition import ACKS_ALL, Partition
 from ..queues import AckRange, AckType, RecordStatus
+from ..queues.types import Ranges
 from . import errors, resp
 from .adding import NewJob
-from .connection import Client, Reply
+from .connection import Client, PendingReply, Reply
 from .errors import CommandError, syntax_error, wrong_arguments
-from .finding import DeliveredJobs, Found, Place
-from .job_queue import BlockedClient, JobQueue, Part, TakenJob
+from .finding import DeliveredJobs, Found, Place, Together
+from .job_queue import BlockedClient, JobQueue, Part, TakenJob, counters
 from .nodes import Node
 from .options import (
     AddOptions,
@@ -80,6 +81,16 @@ class Command(NamedTuple):
     is_concurrent: bool = False
 
 
+class _Begun:
+    """Jobs of one partition that are being finished: those in ``ranges``."""
+
+    __slots__ = ("jobs", "ranges")
+
+    def __init__(self, jobs: Together) -> None:
+        self.jobs = jobs
+        self.ranges: Ranges = ()
+
+
 class Settling:
     """Finishes jobs that are here, and answers how many there were once all are done for good.
 
@@ -101,38 +112,40 @@ class Settling:
         self._count = 0
         self._moved: list[bytes] = []
         self._error: ApiError | None = None
-        self._reply: asyncio.Future[bytes] | None = None
+        self._reply: PendingReply | None = None
 
-    def begin(self, found: Found) -> None:
-        """Finish a job, of which is known where it lies."""
-        assert found.offset is not None
-        self._left += 1
+    def begin(self, jobs: Together) -> None:
+        """Finish jobs of one partition."""
+        begun = _Begun(jobs)
         try:
-            if not found.queue.begin_to_settle(found.offset, self, found):
-                self._left -= 1
+            begun.ranges = jobs.queue.begin_to_settle(jobs.ranges(), self, begun)
+            self._left += bool(begun.ranges)
         except ApiError as error:
-            self.told(found, error.code, error.message)
+            begun.ranges = jobs.ranges()
+            self._left += 1
+            self.told(begun, error.code, error.message)
 
     def reply(self) -> Reply:
         """The answer, now or later."""
         if not self._left and not self._moved:
             return self._answer()
-        self._reply = self._loop.create_future()
+        self._reply = PendingReply()
         if not self._left:
             self._end()
         return self._reply
 
     def told(self, token: object, code: ErrorCode, message: str | None) -> None:
-        """See :class:`qbus.broker.queues.journal.Told`: what became of a job."""
+        """See :class:`qbus.broker.queues.journal.Told`: what became of the jobs of a partition."""
         self._left -= 1
-        assert isinstance(token, Found)
-        job = token.place.job
+        assert isinstance(token, _Begun)
+        jobs = token.jobs
         if not code:
-            self._count += 1
-            if job.is_delayed:
-                self._delivered.forget(job, token.place.topic.id)
+            for first, last in token.ranges:
+                self._count += last - first + 1
+            for job in jobs.delayed:
+                self._delivered.forget(job, jobs.topic_id)
         elif code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            self._moved.append(job.text.encode())
+            self._moved += dict.fromkeys(jobs.texts_of(token.ranges))
         else:
             self._error = ApiError(code, message)
         if not self._left and self._reply is not None:
@@ -146,7 +159,7 @@ class Settling:
             task = self._loop.create_task(self._again(self._moved))
             task.add_done_callback(self._on_again)
         else:
-            reply.set_result(self._answer())
+            reply.answer(self._answer())
 
     def _on_again(self, task: asyncio.Task[int]) -> None:
         reply = self._reply
@@ -155,11 +168,11 @@ class Settling:
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is None:
             self._count += task.result()
-            reply.set_result(self._answer())
+            reply.answer(self._answer())
         elif isinstance(error, CommandError):
-            reply.set_result(resp.error(str(error)))
+            reply.answer(resp.error(str(error)))
         elif isinstance(error, ApiError):
-            reply.set_result(resp.error(f"ERR {error}"))
+            reply.answer(resp.error(f"ERR {error}"))
         else:
             reply.cancel()
 
@@ -310,11 +323,11 @@ class JobCommands:
         queues = self._queues_of(options)
         taking: Awaitable[list[TakenJob]] | None = None
         if len(queues) == 1:
-            begun = queues[0].begin_take(options.count)
-            if not isinstance(begun, list):
+            begun = queues[0].begin_take(options.count, with_counters=options.with_counters)
+            if not isinstance(begun, bytes):
                 taking = begun
             elif begun:
-                return jobs_reply(begun, with_counters=options.with_counters)
+                return begun
         elif any(queue.length and not queue.blocked for queue in queues):
             taking = take(queues, options.count)
         reply: asyncio.Future[bytes] = self._loop.create_future()
@@ -411,24 +424,18 @@ class JobCommands:
     def _ack_at_hand(self, call: Call, ids: Sequence[bytes]) -> Reply | None:
         """Finish jobs that are all here, and known; None: something has to be waited for first."""
         need_ids(ids)
-        service, found = self._service, list[Found]()
-        me, finder = service.config.node_id, service.finder
-        for text in ids if len(ids) < 2 else dict.fromkeys(ids):
-            place = self._place(call, text)
-            if place is None:
-                continue
-            if place.leader != me and not call.is_local:
-                return None
-            try:
-                one = finder.at_hand(place)
-            except ApiError:
-                return None
-            if one is None:
-                return None
-            found.append(one)
+        service, may_find = self._service, None
+        if service.guard is not None and not call.is_local:
+            may_find = partial(service.guard.may_find, call)
+        try:
+            found = service.finder.gather(ids, may_find, is_local=call.is_local)
+        except ApiError:
+            return None
+        if found is None:
+            return None
         settling = Settling(self._loop, service.delivered, partial(self._ack_again, call))
-        for one in found:
-            settling.begin(one)
+        for jobs in found:
+            settling.begin(jobs)
         return settling.reply()
 
     async def _ack_again(self, call: Call, ids: Sequence[bytes]) -> int:
@@ -804,10 +811,7 @@ def jobs_reply(taken: Sequence[TakenJob], *, with_counters: bool) -> bytes:
         parts.append(b"$40\r\n%b\r\n" % job.id.encode())
         parts.append(b"$%d\r\n%b\r\n" % (len(job.body), job.body))
         if with_counters:
-            parts.append(
-                b"$5\r\nnacks\r\n:%d\r\n$21\r\nadditional-deliveries\r\n:%d\r\n"
-                % (job.nacks, job.additional_deliveries)
-            )
+            parts.append(counters(job.nacks, job.additional_deliveries))
     return b"".join(parts)
 
 

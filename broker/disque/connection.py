@@ -11,8 +11,8 @@ received while what was received waits.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, cast
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final, Protocol, cast
 
 from ..net.memory_budget import MemoryBudget
 from ..net.peer import ANONYMOUS, Grants, Peer, Principal
@@ -29,6 +29,71 @@ _READABLE_BYTES: Final = 64 * 1024  # what a budget need not be asked for
 _BYTES_PER_SECOND: Final = 16 * 1024  # what a client sends at least
 
 Reply = bytes | Awaitable[bytes]
+
+
+class PendingReply:
+    """A reply that is still to come; whoever waits for it hears of it at once.
+
+    An asyncio.Future calls back a turn of the event loop later, which most replies need not wait
+    for.
+    """
+
+    __slots__ = ("_is_done", "_listener", "_reply")
+
+    def __init__(self) -> None:
+        self._reply: bytes | None = None
+        self._is_done = False
+        self._listener: Callable[[], None] | None = None
+
+    def done(self) -> bool:
+        """Whether it is there, or nobody waits for it any more."""
+        return self._is_done
+
+    def result(self) -> bytes:
+        """The reply. Raises CancelledError, if there will be none."""
+        if self._reply is None:
+            raise asyncio.CancelledError
+        return self._reply
+
+    def answer(self, reply: bytes) -> None:
+        """Let it be ``reply``, unless it is done."""
+        if not self._is_done:
+            self._is_done, self._reply = True, reply
+            self._call()
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more, or nobody will answer."""
+        if not self._is_done:
+            self._is_done = True
+            self._call()
+
+    def on_done(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` once when it is done, from within what makes it so."""
+        self._listener = listener
+        if self._is_done:
+            self._call()
+
+    def _call(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener()
+
+    def __await__(self) -> Generator[Any, None, bytes]:
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def on_done() -> None:
+            if future.done():
+                return
+            if self._reply is None:
+                future.cancel()
+            else:
+                future.set_result(self._reply)
+
+        self.on_done(on_done)
+        return future.__await__()
+
+
+_Open = bytes | PendingReply | asyncio.Future[bytes]
 
 
 class Client:
@@ -124,6 +189,8 @@ class Connection:
         "_closed",
         "_commands",
         "_is_barred",
+        "_is_beginning",
+        "_is_due",
         "_is_full",
         "_is_limited",
         "_is_paused",
@@ -161,7 +228,9 @@ class Connection:
         self._most = most
         self._parser = CommandParser(most)
         self._transport: asyncio.Transport | None = None
-        self._replies: deque[tuple[bytes | asyncio.Future[bytes], int]] = deque()
+        self._replies: deque[tuple[_Open, int]] = deque()
+        self._is_beginning = False
+        self._is_due = False  # to send what is ready, in the next turn of the event loop
         self._begun_bytes = 0  # of commands that are not answered
         self._next: list[bytes] | None = None  # waits until those before it are answered
         self._is_barred = False  # a command is under way that nothing passes
@@ -296,6 +365,15 @@ class Connection:
 
     def _begin_commands(self) -> None:
         output: list[bytes] = []
+        self._is_beginning = True
+        try:
+            self._begin_all(output)
+        finally:
+            self._is_beginning = False
+            self._write(output)
+
+    def _begin_all(self, output: list[bytes]) -> None:
+        """Begin what can be; ``output`` gets the replies that nobody has to wait for."""
         size = 0
         while not self._is_blocked():
             if self._is_limited and self.client.is_authenticated:
@@ -322,18 +400,22 @@ class Connection:
                     size += len(reply)
                     if size > MAX_UNSENT_BYTES:  # which may fill what the client does not read
                         self._write(output)
-                        output, size = [], 0
+                        output.clear()
+                        size = 0
             else:
                 self._append(reply, sum(map(len, arguments)), concurrent=concurrent)
-        self._write(output)
 
     def _append(self, reply: Awaitable[bytes], size: int, *, concurrent: bool) -> None:
-        future = reply if isinstance(reply, asyncio.Future) else asyncio.ensure_future(reply)
-        self._replies.append((future, size))
         self._begun_bytes += size
         self._budget.force(size)
         self._is_barred = not concurrent
-        future.add_done_callback(self._on_reply)
+        if isinstance(reply, PendingReply):
+            self._replies.append((reply, size))
+            reply.on_done(self._on_pending)
+        else:
+            future = reply if isinstance(reply, asyncio.Future) else asyncio.ensure_future(reply)
+            self._replies.append((future, size))
+            future.add_done_callback(self._on_reply)
 
     def _audible(self, reply: bytes) -> bytes:
         """The reply as far as the client wants to hear it."""
@@ -344,13 +426,36 @@ class Connection:
                 return b""
         return b"" if client.is_muted else reply
 
+    def _on_pending(self) -> None:
+        """A reply is there: send it now if it is the only one, else with those of this turn.
+
+        Whoever answers is in the middle of something: what waits is begun later.
+        """
+        if self._closed or self._is_due or not self._replies:
+            return
+        is_busy = self._is_beginning or self._next is not None or self._parser.held > 0
+        if is_busy or len(self._replies) > 1:
+            self._is_due = True
+            self._loop.call_soon(self._on_due)
+        elif self._send_ready() and self._is_paused:
+            self._loop.call_soon(self._go_on)
+
+    def _on_due(self) -> None:
+        self._is_due = False
+        self._on_reply(None)
+
     def _on_reply(self, _: object) -> None:
+        if self._send_ready():
+            self._go_on()
+
+    def _send_ready(self) -> bool:
+        """Send the replies that are next in order and there; whether there are any."""
         replies = self._replies
         if self._closed or not replies:  # one call sends all that are ready
-            return
+            return False
         first, size = replies[0]
         if not isinstance(first, bytes) and not first.done():
-            return
+            return False
         output: list[bytes] = []
         while replies:
             first, size = replies[0]
@@ -361,17 +466,17 @@ class Connection:
                     first = self._audible(first.result())
                 except asyncio.CancelledError:
                     self.close("the broker is shutting down")
-                    return
+                    return False
                 except Exception:  # noqa: BLE001 - as above
                     self._close_after_defect()
-                    return
+                    return False
             replies.popleft()
             self._answered(size)
             output.append(first)
         if not replies:
             self._is_barred = False
         self._write(output)
-        self._go_on()
+        return True
 
     def _answered(self, size: int) -> None:
         self._begun_bytes -= size

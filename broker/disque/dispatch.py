@@ -10,7 +10,7 @@ from qbus.errors import ApiError
 from . import resp
 from .admin import AdminCommands
 from .commands import Call, Command, JobCommands
-from .connection import Client, Reply
+from .connection import Client, PendingReply, Reply
 from .errors import CommandError, wrong_arguments
 from .service import DisqueService
 
@@ -29,6 +29,7 @@ class Dispatcher:
         rows = [*JobCommands(service).table(), *admin.table()]
         self.table = {row.name: row for row in rows}
         self._by_word: dict[bytes, Command] = {row.name.encode(): row for row in rows}
+        self._by_word |= {row.name.upper().encode(): row for row in rows}  # as clients write them
         admin.known = self.table
         self.processed = 0
 
@@ -39,10 +40,10 @@ class Dispatcher:
 
     def is_concurrent(self, arguments: list[bytes]) -> bool:
         """See :class:`.connection.Commands`."""
-        word = arguments[0].lower()
-        if word == _LOCAL and len(arguments) > 1:
-            word = arguments[1].lower()
-        row = self._by_word.get(word)
+        word = arguments[0]
+        row = self._by_word.get(word) or self._by_word.get(word.lower())
+        if row is None and len(arguments) > 1 and word.lower() == _LOCAL:
+            row = self._by_word.get(arguments[1].lower())
         return row is not None and row.is_concurrent
 
     def begin(self, client: Client, arguments: list[bytes]) -> Reply:
@@ -54,20 +55,22 @@ class Dispatcher:
             return resp.error(str(error))
         except ApiError as error:
             return resp.error(f"ERR {error}")
-        if isinstance(reply, (bytes, asyncio.Future)) or not asyncio.iscoroutine(reply):
+        if isinstance(reply, (bytes, PendingReply)) or not asyncio.iscoroutine(reply):
             return reply
         return _guarded(reply)
 
     def _begin(self, client: Client, arguments: list[bytes]) -> Reply:
-        word = arguments[0].lower()
-        is_local = word == _LOCAL and len(arguments) > 1
-        if is_local:
-            arguments = arguments[1:]
+        row, is_local = self._by_word.get(arguments[0]), False
+        if row is None:
             word = arguments[0].lower()
-        if word == b"quit":
-            client.is_over = True
-            return resp.OK
-        row = self._by_word.get(word)
+            is_local = word == _LOCAL and len(arguments) > 1
+            if is_local:
+                arguments = arguments[1:]
+                word = arguments[0].lower()
+            if word == b"quit":
+                client.is_over = True
+                return resp.OK
+            row = self._by_word.get(word)
         if row is None:
             name = arguments[0][:128].decode("utf-8", "backslashreplace")
             raise CommandError(f"ERR unknown command '{name}'")

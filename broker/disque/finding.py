@@ -5,16 +5,27 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from qbus.jobs import GROUP, JobId, parse_id
+from qbus.jobs import (
+    GROUP,
+    JobId,
+    JobIdCheck,
+    is_delayed_in,
+    offset_in,
+    parse_id,
+    partition_key,
+    place_in,
+)
 
 from ..delay.held import HeldRecord
 from ..metadata.image import Event, Topic, TopicCreated, TopicDeleted
 from ..partition.partition import Partition
 from ..queues import ShareQueue
+from ..queues.types import Ranges
 from .queues import JobSettings, Queues
 from .reading import find_delivered
 
 _MOST_NOTED: Final = 200_000  # delivered jobs whose places are kept
+_MOST_KNOWN: Final = 10_000  # partitions that jobs are found in without a look at the metadata
 
 
 class Place:
@@ -53,6 +64,69 @@ class Found:
         self.queue = queue
         self.offset = offset
         self.held = held
+
+
+class Together:
+    """Jobs of one partition that is led here: where they lie, and what they are called.
+
+    ``offsets`` of their records; of delayed ones ``delayed`` has what their ids say.
+    """
+
+    __slots__ = ("delayed", "offsets", "queue", "texts", "topic_id")
+
+    def __init__(self, queue: ShareQueue, topic_id: bytes) -> None:
+        self.queue = queue
+        self.topic_id = topic_id
+        self.offsets: list[int] = []
+        self.texts: list[bytes] = []
+        self.delayed: list[JobId] = []
+
+    def add(self, text: bytes, offset: int, delayed: JobId | None) -> None:
+        """Take in a job."""
+        self.offsets.append(offset)
+        self.texts.append(text)
+        if delayed is not None:
+            self.delayed.append(delayed)
+
+    def ranges(self) -> Ranges:
+        """The offsets, neighbours in one range, ascending."""
+        offsets = self.offsets
+        if len(offsets) == 1:
+            return [(offsets[0], offsets[0])]
+        found: list[tuple[int, int]] = []
+        first = last = -1
+        for offset in sorted(offsets):
+            if offset == last + 1 and first >= 0:
+                last = offset
+            elif offset != last:
+                if first >= 0:
+                    found.append((first, last))
+                first = last = offset
+        found.append((first, last))
+        return found
+
+    def texts_of(self, ranges: Ranges) -> list[bytes]:
+        """The ids of those that lie in some of the ranges."""
+        within = {one for first, last in ranges for one in range(first, last + 1)}
+        pairs = zip(self.texts, self.offsets, strict=True)
+        return [text for text, offset in pairs if offset in within]
+
+
+class _Known:
+    """A partition that jobs were found in before, and whether ids are of its topic."""
+
+    __slots__ = ("check", "index", "key", "partition", "queue", "topic_id", "topic_name")
+
+    def __init__(
+        self, key: bytes, topic: Topic, index: int, partition: Partition, queue: ShareQueue
+    ) -> None:
+        self.key = key
+        self.topic_id = topic.id
+        self.topic_name = topic.name
+        self.index = index
+        self.partition = partition
+        self.queue = queue
+        self.check = JobIdCheck(topic.id)
 
 
 class Topics:
@@ -132,25 +206,101 @@ class Finder:
         delivered: DeliveredJobs,
         leader_of: Callable[[str, int], Partition],
         settings: JobSettings,
+        place: Callable[[bytes], Place | None],
+        topics_by_id: Callable[[], Mapping[bytes, Topic]],
+        me: int,
     ) -> None:
-        """``leader_of`` returns a partition that is led here, or raises ApiError."""
+        """``leader_of`` returns a partition that is led here, or raises ApiError.
+
+        ``place`` tells where a job is, by its id. ``me``: this broker.
+        """
+        self._place = place
+        self._topics_by_id = topics_by_id
+        self._me = me
+        self._known: dict[bytes, _Known] = {}
         self._queues = queues
         self._delays = delays
         self._delivered = delivered
         self._leader_of = leader_of
         self._settings = settings
 
-    def at_hand(self, place: Place) -> Found | None:
-        """Where a job lies that was given out; None: :meth:`find` has to look. Raises ApiError."""
-        job, topic = place.job, place.topic
-        offset = self._delivered.offset(job, topic.id) if job.is_delayed else job.offset
-        if offset is None:
+    def gather(
+        self,
+        texts: Sequence[bytes],
+        may_find: Callable[[str], bool] | None,
+        *,
+        is_local: bool,
+    ) -> list[Together] | None:
+        """Jobs that were given out here, by partition, without those that there are none of.
+
+        None: :meth:`find` has to look for some. ``may_find`` tells of a topic whether the client
+        may find its jobs. ``is_local``: whoever leads the partitions. Raises ApiError, and what
+        ``may_find`` raises.
+        """
+        groups: dict[ShareQueue, Together] = {}
+        known: _Known | None = None
+        for text in texts:
+            bits = place_in(text)
+            if not bits:
+                continue
+            key = partition_key(bits)
+            if known is None or key != known.key:
+                known = self._usable(key, is_local)
+            if known is None or not known.check.holds(text, bits):
+                place = self._place(text)
+                if place is None:
+                    continue
+                known = self._learn(key, place, is_local)
+                if known is None:
+                    return None
+            if may_find is None or may_find(known.topic_name):
+                group = groups.get(known.queue)
+                if group is None:
+                    group = groups[known.queue] = Together(known.queue, known.topic_id)
+                if not self._add(group, text, bits, known.partition.high_watermark):
+                    return None
+        return list(groups.values())
+
+    def _add(self, group: Together, text: bytes, bits: bytes, end: int) -> bool:
+        """Take a job in; false: where its record lies is not known, or not before ``end``."""
+        if not is_delayed_in(bits):
+            offset = offset_in(bits)
+            group.add(text, offset, None)
+            return offset < end
+        job = parse_id(text)
+        found = None if job is None else self._delivered.offset(job, group.topic_id)
+        if found is None:
+            return False
+        group.add(text, found, job)
+        return found < end
+
+    def _usable(self, key: bytes, is_local: bool) -> _Known | None:
+        """A partition that is known, if it is still led here."""
+        known = self._known.get(key)
+        if known is None:
             return None
-        partition = self._leader_of(topic.name, job.partition)
+        topic = self._topics_by_id().get(known.topic_id)
+        is_ours = topic is not None and (
+            is_local or topic.partitions[known.index].leader == self._me
+        )
+        if is_ours and known.queue.is_current:
+            return known
+        del self._known[key]
+        return None
+
+    def _learn(self, key: bytes, place: Place, is_local: bool) -> _Known | None:
+        """Remember the partition of a job; None: somebody else leads it, or it has not begun."""
+        if place.leader != self._me and not is_local:
+            return None
+        topic, index = place.topic, place.job.partition
+        partition = self._leader_of(topic.name, index)
         queue = self._queues.queue(partition, GROUP, self._settings.group)
-        if not queue.is_started or offset >= partition.high_watermark:
+        if not queue.is_current:
             return None
-        return Found(place, partition, queue, offset)
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        known = self._known[key] = _Known(key, topic, index, partition, queue)
+        return known
 
     async def find(self, place: Place) -> Found | None:
         """Where a job lies; None: it is not there, or not any more. Raises ApiError."""

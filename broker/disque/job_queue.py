@@ -14,10 +14,11 @@ from typing import Any, Final, NamedTuple, Protocol
 from qbus.config import Address
 from qbus.errors import ApiError
 from qbus.jobs import JobId, JobIds, JobOptions, parse_id
+from qbus.records import ConsumerRecord
 from qbus.records.record import Headers
 
 from ..partition.partition import Partition
-from ..queues import AckRange, AckType, ShareQueue, TakenRecord
+from ..queues import AckRange, AckType, ShareQueue
 from ..queues.taking import Offer, RecordsTaken
 from ..queues.types import WaitedFor
 from .queues import MEMBER, JobSettings
@@ -76,7 +77,7 @@ class TakenJob:
         self.node = node
 
 
-def id_of(ids: JobIds, offset: int, timestamp: int, headers: Headers, options: JobOptions) -> str:
+def id_of(ids: JobIds, offset: int, timestamp: int, headers: Headers, options: JobOptions) -> bytes:
     """The id of the job that a record is, the same that its producer was told.
 
     So it has the time when the job was to be due first, however often it was rescheduled.
@@ -271,10 +272,15 @@ class JobQueue:
             raise failure
         return taken
 
-    def begin_take(self, most: int) -> "list[TakenJob] | Coroutine[Any, Any, list[TakenJob]]":
-        """Up to so many jobs as :meth:`take` gives them: at once, if they are at hand."""
+    def begin_take(
+        self, most: int, *, with_counters: bool
+    ) -> "bytes | Coroutine[Any, Any, list[TakenJob]]":
+        """Up to so many jobs as :meth:`take` gives them: the reply, if they are at hand.
+
+        An empty one: there is nothing now.
+        """
         if self._clients or self.is_paused_out:
-            return []
+            return b""
         if self._imported or len(self._parts) != 1 or self._parts[0].queue.is_closed:
             return self.take(most)
         part = self._parts[0]
@@ -286,36 +292,67 @@ class JobQueue:
             return self.take(most)
         if taken.once:
             return self._jobs_later(part, taken)
-        return self._jobs(part, taken.records)
+        return self._reply(part, taken, with_counters)
 
     async def _take_of(self, part: Part, most: int) -> list[TakenJob]:
         return self._jobs(part, await part.queue.take(self._offer(most)))
 
     async def _jobs_later(self, part: Part, taken: RecordsTaken) -> list[TakenJob]:
-        return self._jobs(part, await taken.result())
+        await taken.stored()
+        return self._jobs(part, taken)
 
     def _offer(self, most: int) -> Offer:
         offer = self._last_offer
         if offer is None or offer.most != most:  # clients mostly ask for as many as the last one
-            settings = self._settings
-            offer = Offer(MEMBER, most, _BYTES_AT_ONCE, settings.lock_ms, settings.is_at_most_once)
+            terms = self._settings.terms_of
+            offer = Offer(MEMBER, most, _BYTES_AT_ONCE, by_headers=terms)
             self._last_offer = offer
         return offer
 
-    def _jobs(self, part: Part, records: list[TakenRecord]) -> list[TakenJob]:
+    def _jobs(self, part: Part, taken: RecordsTaken) -> list[TakenJob]:
+        records, found = taken.records, list[TakenJob]()
         if records:
             self.jobs_out += len(records)
             self.note_use()
-        return [TakenJob(self._job(part, record), part, record.offset) for record in records]
+        for number, record in enumerate(records):
+            _, nacks, timeouts, _, _ = taken.histories[number]
+            text = self._id(part, record).decode()
+            job = Job(self.name, text, record.value or b"", nacks, timeouts)
+            found.append(TakenJob(job, part, record.offset))
+        return found
 
-    def _job(self, part: Part, record: TakenRecord) -> Job:
-        options = self._settings.options_of(record.headers)
-        text = id_of(part.ids, record.offset, record.timestamp, record.headers, options)
-        if options.delay:
-            job = parse_id(text)
-            if job is not None and job.is_delayed:
-                self._delivered.note(job, part.topic_id, record.offset)
-        return Job(self.name, text, record.value or b"", record.nacks, record.timeouts)
+    def _reply(self, part: Part, taken: RecordsTaken, with_counters: bool) -> bytes:
+        """The reply to GETJOB; empty, if nothing was taken."""
+        records, name = taken.records, self.name
+        if not records:
+            return b""
+        self.jobs_out += len(records)
+        self.note_use()
+        parts = [b"*%d\r\n" % len(records)]
+        before = b"*%d\r\n$%d\r\n%b\r\n$40\r\n" % (7 if with_counters else 3, len(name), name)
+        size, length = -1, b""
+        for number, record in enumerate(records):
+            body = record.value or b""
+            if len(body) != size:
+                size = len(body)
+                length = b"\r\n$%d\r\n" % size
+            parts += (before, self._id(part, record), length, body, b"\r\n")
+            if with_counters:
+                _, nacks, timeouts, _, _ = taken.histories[number]
+                parts.append(counters(nacks, timeouts))
+        return b"".join(parts)
+
+    def _id(self, part: Part, record: ConsumerRecord) -> bytes:
+        """The id of a job that is given out."""
+        _, _, offset, timestamp, _, _, headers, _ = record
+        options = self._settings.options_of(headers)
+        if not options.delay:
+            return part.ids.encode(offset, options, timestamp // 1000)
+        text = id_of(part.ids, offset, timestamp, headers, options)
+        job = parse_id(text)
+        if job is not None and job.is_delayed:
+            self._delivered.note(job, part.topic_id, offset)
+        return text
 
     # Waiting
 
@@ -418,7 +455,7 @@ class JobQueue:
             begun = self._serve_when(part, chosen, self._jobs_later(part, taken))
             self._serving = self._loop.create_task(self._serve(begun))
             return -1
-        for one in self._hand_out(chosen, self._jobs(part, taken.records)):
+        for one in self._hand_out(chosen, self._jobs(part, taken)):
             giving = self._loop.create_task(give_back(one))
             self._giving.add(giving)
             giving.add_done_callback(self._giving.discard)
@@ -495,6 +532,14 @@ class JobQueue:
             if not client.is_done:
                 self._clients[client] = None
                 self._clients.move_to_end(client, last=False)
+
+
+def counters(nacks: int, additional_deliveries: int) -> bytes:
+    """What the reply to GETJOB says of a job WITHCOUNTERS, behind its body."""
+    return b"$5\r\nnacks\r\n:%d\r\n$21\r\nadditional-deliveries\r\n:%d\r\n" % (
+        nacks,
+        additional_deliveries,
+    )
 
 
 def _give_next(clients: Iterable[BlockedClient], taken: TakenJob) -> bool:

@@ -18,6 +18,7 @@ from . import resp
 from .authentication import MAX_COMMAND, Authentication
 from .connection import Client, Commands, Connection
 from .errors import TOO_MANY_CLIENTS
+from .stream import PlainStream
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +26,7 @@ _SWEEP_S: Final = 1.0
 _LINE_EVERY_S: Final = 10.0
 _DRAIN_STEP_S: Final = 0.01
 _NO_ROOM_S: Final = 0.05  # between two attempts to accept for want of descriptors
+_ACCEPTED_AT_ONCE: Final = 64
 
 
 class Limits(NamedTuple):
@@ -103,7 +105,7 @@ class DisqueListener:
         self._admit = admit
         self._use = use
         self._by_address: Counter[str] = Counter()
-        self._servers: list[asyncio.Server] = []
+        self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}  # for want of descriptors
         self._accepting: list[asyncio.Task[None]] = []
         self._handshakes: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._connections: dict[int, Connection] = {}
@@ -122,8 +124,7 @@ class DisqueListener:
         for entrance in self._entrances:
             encryption = entrance.encryption
             if encryption is None:
-                server = await self._loop.create_server(self._accept, sock=entrance.sock)
-                self._servers.append(server)
+                self._open(entrance.sock)
             else:
                 accepting = self._accept_encrypted(entrance.sock, encryption)
                 self._accepting.append(self._loop.create_task(accepting))
@@ -242,16 +243,19 @@ class DisqueListener:
             connection.close("the broker is shutting down")
 
     def _close_addresses(self) -> None:
-        for server in self._servers:
-            server.close()
+        for pause in self._pauses.values():
+            pause.cancel()
+        self._pauses.clear()
         for task in [*self._accepting, *self._handshakes]:
             task.cancel()
         for entrance in self._entrances:
-            entrance.sock.close()
+            if entrance.sock.fileno() >= 0:
+                self._loop.remove_reader(entrance.sock)
+                entrance.sock.close()
 
-    def _accept(self) -> asyncio.Protocol:
+    def _connection(self) -> Connection:
         self._next_id += 1
-        made = Connection(
+        return Connection(
             self._loop,
             self._next_id,
             self._commands,
@@ -259,7 +263,35 @@ class DisqueListener:
             self,
             self.limits.max_command,
         )
-        return cast("asyncio.Protocol", made)
+
+    # Without TLS
+
+    def _open(self, sock: socket.socket) -> None:
+        """Accept those who connect."""
+        self._pauses.pop(sock, None)
+        sock.setblocking(False)
+        self._loop.add_reader(sock, self._accept_some, sock)
+
+    def _accept_some(self, sock: socket.socket) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                accepted, address = sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if sock.fileno() >= 0:
+                    self._tell(f"no client is accepted: {error}")
+                    self._loop.remove_reader(sock)
+                    self._pauses[sock] = self._loop.call_later(_NO_ROOM_S, self._open, sock)
+                return
+            try:
+                accepted.setblocking(False)
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            except OSError as error:  # it is gone already
+                _log.debug("a client is not let in: %s", error)
+                accepted.close()
+                continue
+            PlainStream(self._loop, accepted, address, self._connection()).start()
 
     # TLS
 
@@ -284,7 +316,7 @@ class DisqueListener:
 
     async def _shake_hands(self, sock: socket.socket, encryption: Encryption) -> None:
         await self._loop.connect_accepted_socket(
-            self._accept,
+            lambda: cast("asyncio.Protocol", self._connection()),
             sock,
             ssl=encryption.context(),
             ssl_handshake_timeout=self.limits.handshake_s,

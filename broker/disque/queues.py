@@ -5,10 +5,11 @@ from typing import Final, Protocol
 
 from qbus.config import ShareGroupConfig
 from qbus.jobs import GROUP, JobOptions, read_options
-from qbus.records import ConsumerRecord
+from qbus.records.record import Headers
 
 from ..partition.partition import Partition
 from ..queues import GroupSettings, QueueDescription, ShareQueue
+from ..queues.taking import Terms
 from ..share import group_settings
 
 MEMBER: Final = "disque"
@@ -47,6 +48,8 @@ class JobSettings:
         # Of one record they are asked for several times, one after the other.
         self._headers: Sequence[tuple[str, bytes | None]] = ()
         self._options: JobOptions | None = None
+        self._terms_for: JobOptions | None = None
+        self._terms = Terms(0, is_once=False)
 
     @property
     def group(self) -> GroupSettings:
@@ -57,17 +60,18 @@ class JobSettings:
         """What a record's headers say of it as a job."""
         options = self._options
         if options is None or headers is not self._headers or options.ttl is None:
-            options = read_options(headers, max(self._read().lock_ms // 1000, 1))
-            self._headers, self._options = headers, options
+            if options is None or options.ttl is None or headers != self._headers:
+                options = read_options(headers, max(self._read().lock_ms // 1000, 1))
+                self._options = options
+            self._headers = headers
         return options
 
-    def is_at_most_once(self, record: ConsumerRecord) -> bool:
-        """Whether it is never given out again."""
-        return self.options_of(record.headers).retry == 0
-
-    def lock_ms(self, record: ConsumerRecord) -> int:
-        """How long whoever gets it has it for himself, in milliseconds."""
-        return self.options_of(record.headers).retry * 1000
+    def terms_of(self, headers: Headers) -> Terms:
+        """For how long whoever gets it has it for himself, and whether nobody else ever gets it."""
+        options = self.options_of(headers)
+        if options is not self._terms_for:
+            self._terms_for, self._terms = options, Terms(options.retry * 1000, options.retry == 0)
+        return self._terms
 
 
 class Queues(Protocol):

@@ -15,6 +15,7 @@ MAX_BULK: Final = 512 * 1024 * 1024
 
 _ARGUMENT_BYTES: Final = 64  # what an argument costs besides its bytes
 _FEW_DIGITS: Final = 10  # of a length, with what is around them
+_LEAST_BYTES: Final = 4  # of a length, likewise
 _BIG: Final = 32 * 1024  # bulks from here on are gathered apart
 _NUMBER: Final = re.compile(rb"-?(0|[1-9][0-9]{0,18})")
 
@@ -106,20 +107,24 @@ class CommandParser:
     def _take_whole(self) -> None:
         """Take the arguments that are there as a whole; what is odd about one is said elsewhere."""
         buffer, position, missing, size = self._buffer, self._position, self._missing, self._size
+        arguments, most, end = self._arguments, self._most, len(self._buffer)
         while missing:
-            end = buffer.find(b"\r\n", position, position + _FEW_DIGITS)
-            if end <= position or buffer[position] != 36:  # "$"; mypyc slices no bytes backwards
+            last = min(end, position + _FEW_DIGITS)
+            if position + _LEAST_BYTES > last or buffer[position] != 36:  # "$"
                 break
-            digits = buffer[position + 1 : end]
-            if not digits.isdigit():
+            at, length = position + 1, 0
+            while at < last and 48 <= buffer[at] <= 57:  # "0" to "9"
+                length = 10 * length + buffer[at] - 48
+                at += 1
+            has_zero_first = buffer[position + 1] == 48 and at > position + 2
+            if at == position + 1 or has_zero_first or at + 2 > last:
                 break
-            length, begin = int(digits), end + 2
+            begin = at + 2
             after = begin + length
             size += length + _ARGUMENT_BYTES
-            is_odd = size > self._most or (digits[0] == 48 and len(digits) > 1)
-            if is_odd or after + 2 > len(buffer):
+            if buffer[at] != 13 or buffer[at + 1] != 10 or size > most or after + 2 > end:
                 break
-            self._arguments.append(buffer[begin:after])
+            arguments.append(buffer[begin:after])
             self._size = size
             position = after + 2
             missing -= 1

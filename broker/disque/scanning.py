@@ -170,13 +170,10 @@ class Looker:
         return 0 if known is None else known.start_offset
 
     def _id(self, part: Part, record: ConsumerRecord) -> str:
+        options = self._service.settings.options_of(record.headers)
         return id_of(
-            part.ids,
-            record.offset,
-            record.timestamp,
-            record.headers,
-            self._service.settings.options_of(record.headers),
-        )
+            part.ids, record.offset, record.timestamp, record.headers, options
+        ).decode()
 
     def scan_queues(
         self, options: ScanOptions, may_see: Callable[[str], bool] | None = None

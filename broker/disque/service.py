@@ -175,8 +175,17 @@ class DisqueService(PartitionListener):
         self.adder = Adder(delays, clock.time_ms)
         self.delivered = DeliveredJobs()
         self.settings = JobSettings(world.settings)
-        self.finder = Finder(queues, delays, self.delivered, partitions.leader_of, self.settings)
         self._topics = Topics(metadata.topics)
+        self.finder = Finder(
+            queues,
+            delays,
+            self.delivered,
+            partitions.leader_of,
+            self.settings,
+            self.place,
+            lambda: metadata.topics_by_id,
+            config.node_id,
+        )
         self._queues: dict[bytes, JobQueue] = {}
         self._creating: dict[str, asyncio.Future[None]] = {}
         self._remote: dict[tuple[bytes, int], asyncio.Task[None]] = {}

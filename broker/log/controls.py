@@ -169,7 +169,7 @@ class Controls:
         if header.is_delayed:
             self.fold.delayed(header, batch)
             return
-        for record in iter_control(batch):
+        for record in iter_control(batch, header):
             if record.type is ControlType.DELIVERED:
                 self.announced = decode_announcement(record.value)
             else:

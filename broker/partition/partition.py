@@ -875,7 +875,7 @@ class Partition:
 
     def _reach(self, offset: int) -> None:
         """Let the high watermark be ``offset``: acknowledge, and let readers see."""
-        visible_before = self.visible_end
+        visible_before = self.visible_end if self.watchers else 0
         committed_before = self.committed_end if self.committed_watchers else 0
         log = self.log
         if log.has_transactions:  # first: from the next step on readers may ask what is stable

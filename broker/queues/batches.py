@@ -194,15 +194,18 @@ def _positions(payload: bytes, count: int) -> "array[int]":
     return positions
 
 
-def expires_at(headers: Headers, timestamp: int) -> int | None:
-    """When a record with the header ``qbus-ttl`` is worth nothing any more; None: never."""
+def ttl_of(headers: Headers) -> int:
+    """For how long from its timestamp on a record is worth something, in milliseconds; -1: ever.
+
+    Its header ``qbus-ttl`` says so.
+    """
     for name, value in headers:
         if name == TTL and value is not None:
             try:
-                return timestamp + parse_duration(value.decode("ascii"))
+                return parse_duration(value.decode("ascii"))
             except ValueError:
-                return None
-    return None
+                return -1
+    return -1
 
 
 class Stretch(NamedTuple):

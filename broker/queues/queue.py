@@ -10,6 +10,7 @@ from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import ConsumerRecord
 from qbus.records.control import ChangeKind, ControlType, SharedResult, decode_result, iter_control
+from qbus.records.record import Headers
 
 from ..delay.log_throttle import LogThrottle
 from ..partition.acknowledgement import Acknowledgement
@@ -19,13 +20,14 @@ from .dead_lettering import DeadLettering, DeadLetterTopics
 from .fold import GroupProgress
 from .journal import Entry, Journal, Told
 from .settings import READ_COMMITTED, GroupSettings
-from .source import Missing, RecordSource, neighbours, retrieve
+from .source import Found, Missing, RecordSource, neighbours, retrieve
 from .state import Finishing, Given, QueueState, Reason, Settlement
-from .taking import BatchesTaken, Offer, Once, RecordsTaken
+from .taking import BatchesTaken, Offer, Once, RecordsTaken, Terms
 from .types import (
     AckRange,
     QueueCounts,
     QueueDescription,
+    Ranges,
     RecordState,
     RecordStatus,
     TakenBatches,
@@ -43,6 +45,8 @@ _MOST_DROPPED: Final = 4_000  # in one turn of the loop
 _OVERHEAD: Final = 512  # bytes that a result takes besides its own
 _MOST_FINISHED: Final = 10_000  # in one entry of the journal
 _AT_ONCE: Final = 256  # records decoded at a time
+_NO_TERMS: Final = Terms(0, is_once=False)
+_NO_HEADERS: Final[Headers] = ()
 
 Settled = Callable[[bool], None]
 """Called when a record is done (true), or when that will not be known here (false)."""
@@ -270,6 +274,13 @@ class ShareQueue:
             and progress.begun_at < self.partition.high_watermark
         )
 
+    @property
+    def is_current(self) -> bool:
+        """Whether it is so, in the log that the partition has now, which takes control records."""
+        log = self.partition.log
+        is_of_log = self._source.log is log
+        return is_of_log and not log.config.qbus_mirror_source and self.is_started
+
     async def started(self) -> None:
         """Wait until the group has begun in the partition, for good. Raises ApiError."""
         self._check_open()
@@ -303,16 +314,18 @@ class ShareQueue:
         settings say. What is given out ``at_most_once`` is done before that, for good. Raises
         ApiError, OSError.
         """
-        return await self.take(Offer(member, most, max_bytes, lock_ms, at_most_once))
+        taken = await self.take(Offer(member, most, max_bytes, lock_ms, at_most_once))
+        return taken.all()
 
-    async def take(self, offer: Offer) -> list[TakenRecord]:
+    async def take(self, offer: Offer) -> RecordsTaken:
         """Give out records as :meth:`take_records` does. Raises ApiError, OSError."""
         await self.started()
         taken = RecordsTaken(offer)
         while True:
             try:
                 if self._has_taken(taken):
-                    return await taken.result()
+                    await taken.stored()
+                    return taken
             except Missing as missing:
                 await self._source.load(missing)
             else:
@@ -321,7 +334,8 @@ class ShareQueue:
     def take_now(self, offer: Offer) -> RecordsTaken | None:
         """Give out records that are at hand as :meth:`take` does; it may find none.
 
-        None: something has to be waited for, which :meth:`take` does. Raises ApiError, OSError.
+        None: something has to be waited for, which :meth:`take` does. What is given out once may
+        be used only once it is :meth:`RecordsTaken.stored`. Raises ApiError, OSError.
         """
         if not self.is_started:
             return None
@@ -357,17 +371,10 @@ class ShareQueue:
             last = found.last
             records, broken = source.read(found.batch, found.first, last)
             dropped = [(offset, Reason.BROKEN) for offset in broken]
-            for record in records:
-                reason = source.unwanted(found.batch, record)
-                if reason is not None:
-                    dropped.append((record.offset, reason))
-                    continue
-                self._give(state, taken, record)
-                if taken.left <= 0:
-                    last = record.offset
-                    break
-            for low, high, reason in neighbours(dropped):
-                self._drop(state, low, high, reason)
+            last = self._give(state, taken, found, records, dropped)
+            if dropped:
+                for low, high, reason in neighbours(dropped):
+                    self._drop(state, low, high, reason)
             if found.is_fresh:
                 state.pass_to(last + 1)
             count += len(dropped)
@@ -375,18 +382,60 @@ class ShareQueue:
                 return True
         return False
 
+    def _give(
+        self,
+        state: QueueState,
+        taken: RecordsTaken,
+        found: Found,
+        records: list[ConsumerRecord],
+        dropped: list[tuple[int, Reason]],
+    ) -> int:
+        """Give out those that are wanted, neighbours with one lock; the last one looked at.
+
+        ``dropped`` gets those that are not.
+        """
+        source, offer, batch = self._source, taken.offer, found.batch
+        now_ms, takes_all, wall_ms = self._now_ms, source.takes_all(batch), self._clock.time_ms()
+        terms, headers = _NO_TERMS, _NO_HEADERS
+        first = last = until_ms = -1  # of neighbours that are given out, and not noted yet
+        for record in records:
+            if not takes_all:
+                reason = source.unwanted(batch, record, wall_ms)
+                if reason is not None:
+                    dropped.append((record.offset, reason))
+                    continue
+            offset = record.offset
+            if offer.by_headers is None or record.headers is not headers:
+                terms, headers = offer.terms_of(record), record.headers
+            if terms.is_once:
+                self._note(state, taken, first, last, until_ms)
+                first = -1
+                taken.add(record)
+                settlement, history = state.give_at_most_once(offset)
+                taken.add_once(history, self._write(state, settlement))
+            else:
+                until = now_ms + (terms.lock_ms or self._settings.lock_ms)
+                if first < 0 or offset != last + 1 or until != until_ms:
+                    self._note(state, taken, first, last, until_ms)
+                    first, until_ms = offset, until
+                last = offset
+                taken.add(record)
+            if taken.left <= 0:
+                self._note(state, taken, first, last, until_ms)
+                return offset
+        self._note(state, taken, first, last, until_ms)
+        return found.last
+
+    def _note(
+        self, state: QueueState, taken: RecordsTaken, first: int, last: int, until_ms: int
+    ) -> None:
+        """Note that neighbouring records are given out; a negative ``first``: there are none."""
+        if first >= 0:
+            for given in state.give(first, last, taken.offer.member, until_ms):
+                taken.add_histories(given)
+
     def _drop(self, state: QueueState, first: int, last: int, reason: Reason) -> None:
         self._store(state, state.drop(first, last, reason))
-
-    def _give(self, state: QueueState, taken: RecordsTaken, record: ConsumerRecord) -> None:
-        offset, offer = record.offset, taken.offer
-        if offer.at_most_once is not False and offer.is_at_most_once(record):
-            settlement, history = state.give_at_most_once(offset)
-            taken.add(record, history, self._write(state, settlement))
-            return
-        lock_ms = offer.lock_ms(record) if offer.lock_ms is not None else 0
-        until_ms = self._now_ms + (lock_ms or self._settings.lock_ms)
-        taken.add(record, state.give(offset, offset, offer.member, until_ms)[0].history)
 
     async def take_batches(
         self,
@@ -535,26 +584,47 @@ class ShareQueue:
         await self._write(state, settlement, body)
         return True
 
-    def begin_to_settle(self, offset: int, waiter: Told, token: object) -> bool:
-        """Finish a record as :meth:`settle` does; false: it is done already, or there is none.
+    def begin_to_settle(self, ranges: Ranges, waiter: Told, token: object) -> Ranges:
+        """Finish records as :meth:`settle` does; those that are not done already, and are there.
 
-        ``waiter`` is told, later, when it is done for good, or will not be. Those of one turn of
-        the event loop are stored as one. Raises ApiError.
+        ``waiter`` is told once, later, when these are done for good, or will not be; never, if
+        there are none. What is finished in one turn of the event loop is stored as one. Raises
+        ApiError.
         """
         state = self._check()
-        if not self._exists(offset):
-            return False
         turn = self._turn
         if turn is None or turn.state is not state or turn.finishing.count >= _MOST_FINISHED:
             turn = _Turn(state, Entry(self.group, []))
-        if not state.finish(offset, turn.finishing):
-            return False
-        if turn is not self._turn:
-            turn.entry.closing = partial(self._close_turn, turn)
-            self._turn = turn
-            self._led.journal.add(turn.entry)
-        turn.entry.told.append((waiter, token))
-        return True
+        begun: list[tuple[int, int]] = []
+        for first, last in ranges:
+            self._finish(state, first, last, turn.finishing, begun)
+        if begun:
+            if turn is not self._turn:
+                turn.entry.closing = partial(self._close_turn, turn)
+                self._turn = turn
+                self._led.journal.add(turn.entry)
+            turn.entry.told.append((waiter, token))
+        return begun
+
+    def _finish(
+        self,
+        state: QueueState,
+        first: int,
+        last: int,
+        finishing: Finishing,
+        begun: list[tuple[int, int]],
+    ) -> None:
+        """Begin to finish the records of a range; ``begun`` gets those that it was begun with."""
+        partition = self.partition
+        if (
+            partition.log.log_start_offset <= first
+            and last < partition.high_watermark
+            and state.finish_taken(first, last, finishing)
+        ):
+            begun.append((first, last))
+            return
+        there = [offset for offset in range(first, last + 1) if self._exists(offset)]
+        begun += [(offset, offset) for offset in there if state.finish(offset, finishing)]
 
     def _close_turn(self, turn: "_Turn") -> None:
         """What was finished in a turn is about to be stored: nothing is added to it any more."""

@@ -9,10 +9,12 @@ from qbus.clock import Clock
 from qbus.errors import ApiError, CorruptBatch
 from qbus.jobs import read_options
 from qbus.records import ConsumerRecord
+from qbus.records.record import Headers
 
 from ..delay.log_throttle import LogThrottle
+from ..log import Log
 from ..partition.partition import Partition
-from .batches import LogBatches, StoredBatch, Stretch, expires_at
+from .batches import LogBatches, StoredBatch, Stretch, ttl_of
 from .filters import TagFilter, parse_filter
 from .state import QueueState, Reason
 
@@ -62,6 +64,14 @@ class RecordSource:
         self._failures = LogThrottle(clock)
         self._oldest: tuple[int, int] | None = None  # an offset, and its record's timestamp
         self._hidden = _HiddenCount(partition)
+        # Records that come one after another mostly have the same headers.
+        self._headers: Headers = ()
+        self._ttl_ms = -1
+
+    @property
+    def log(self) -> Log:
+        """The log that the records are read of."""
+        return self._batches.log
 
     def set_filter(self, expression: str) -> None:
         """Leave out what an expression does not take; one that cannot be read takes all."""
@@ -179,11 +189,19 @@ class RecordSource:
                 found = await asyncio.to_thread(batches.load_batch, offset, wait=True)
             batches.keep(found)
 
-    def unwanted(self, batch: StoredBatch, record: ConsumerRecord) -> Reason | None:
-        """Why a record is given to nobody, if it is not."""
+    def takes_all(self, batch: StoredBatch) -> bool:
+        """Whether all of a batch's records are wanted, whatever they are."""
+        return self._filter is None and not batch.has_ttl
+
+    def unwanted(self, batch: StoredBatch, record: ConsumerRecord, now_ms: int) -> Reason | None:
+        """Why a record is given to nobody, if it is not; ``now_ms`` is of the wall clock."""
         if batch.has_ttl:
-            end_ms = expires_at(record.headers, record.timestamp)
-            if end_ms is not None and end_ms <= self._clock.time_ms():
+            headers = record.headers
+            if headers is not self._headers:
+                if headers != self._headers:
+                    self._ttl_ms = ttl_of(headers)
+                self._headers = headers
+            if 0 <= self._ttl_ms <= now_ms - record.timestamp:
                 return Reason.EXPIRED
         if self._filter is not None and not self._filter.matches(record.headers):
             return Reason.FILTERED
@@ -230,8 +248,9 @@ class RecordSource:
             return [(first, last, None)]
         records, broken = self.read(batch, first, last)
         reasons: list[tuple[int, Reason | None]] = [(offset, Reason.BROKEN) for offset in broken]
+        now_ms = self._clock.time_ms()
         for record in records:
-            reason = self.unwanted(batch, record)
+            reason = self.unwanted(batch, record, now_ms)
             if reason is None and read_options(record.headers, 1).retry == 0:
                 reason = Reason.ONCE
             reasons.append((record.offset, reason))

@@ -130,14 +130,18 @@ class Finishing:
         self._origins: list[Origin] = []
         self.count = 0
 
-    def add(self, first: int, last: int, origins: list[Origin]) -> None:
-        """Take in a record, with the offsets beside it that have none."""
+    def add(self, first: int, last: int, count: int, origins: list[Origin]) -> None:
+        """Take in ``count`` neighbouring records, with the offsets beside them that have none."""
         self._ranges.append((first, last))
         self._origins += origins
-        self.count += 1
+        self.count += count
 
     def settlement(self) -> Settlement:
         """What is to be stored, neighbours in one change."""
+        if len(self._ranges) == 1:
+            first, last = self._ranges[0]
+            changes = [Change(ChangeKind.ACKNOWLEDGED, first, last)]
+            return Settlement(changes, self._origins, QueueCounts(acknowledged=self.count))
         merged: list[tuple[int, int]] = []
         for first, last in sorted(self._ranges):
             if merged and merged[-1][1] + 1 >= first:
@@ -639,7 +643,26 @@ class QueueState:
         else:
             origins = self._begin(offset, offset)
         first, last = self._with_voids(offset, offset)
-        finishing.add(first, last, origins)
+        finishing.add(first, last, 1, origins)
+        return True
+
+    def finish_taken(self, first: int, last: int, finishing: Finishing) -> bool:
+        """Begin to finish records that members have, beside others.
+
+        False: members do not have all of them, or some are done, and nothing was begun.
+        """
+        progress, expected = self.progress, first
+        if first < progress.start or (progress.done.size and progress.done.spans(first, last)):
+            return False
+        spans = self.leases.spans(first, last)
+        for span in spans:
+            if span.first != expected or span.value.kind is not _MEMBER:
+                return False
+            expected = span.last + 1
+        if expected <= last:
+            return False
+        low, high = self._with_voids(first, last)
+        finishing.add(low, high, last - first + 1, self._begin_leased(spans))
         return True
 
     def put_back(

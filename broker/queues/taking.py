@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from qbus.records import ConsumerRecord
 from qbus.records.control import History
+from qbus.records.record import Headers
 
 from .batches import StoredBatch
 from .state import Given
@@ -14,20 +15,48 @@ from .types import AcquiredRange, TakenBatches, TakenRecord
 _RECORD_BYTES: Final = 64  # that a record takes besides its key and value
 
 
-class Offer(NamedTuple):
-    """Whom records are given to, and how: see :meth:`ShareQueue.take_records`."""
+class Terms(NamedTuple):
+    """How a record is given out: for how long, 0: as the settings say; whether it is done before.
 
-    member: str
-    most: int
-    max_bytes: int
-    lock_ms: Callable[[ConsumerRecord], int] | None
-    at_most_once: bool | Callable[[ConsumerRecord], bool]
+    In milliseconds.
+    """
 
-    def is_at_most_once(self, record: ConsumerRecord) -> bool:
-        """Whether a record is done before it is given out."""
-        if isinstance(self.at_most_once, bool):
-            return self.at_most_once
-        return self.at_most_once(record)
+    lock_ms: int
+    is_once: bool
+
+
+class Offer:
+    """Whom records are given to, and how: see :meth:`ShareQueue.take_records`.
+
+    ``by_headers``: how, where a record's headers alone say it; it counts before the others.
+    """
+
+    __slots__ = ("_at_most_once", "_lock_ms", "by_headers", "max_bytes", "member", "most")
+
+    def __init__(
+        self,
+        member: str,
+        most: int,
+        max_bytes: int,
+        lock_ms: Callable[[ConsumerRecord], int] | None = None,
+        at_most_once: bool | Callable[[ConsumerRecord], bool] = False,
+        by_headers: Callable[[Headers], Terms] | None = None,
+    ) -> None:
+        self.member = member
+        self.most = most
+        self.max_bytes = max_bytes
+        self.by_headers = by_headers
+        self._lock_ms = lock_ms
+        self._at_most_once = at_most_once
+
+    def terms_of(self, record: ConsumerRecord) -> Terms:
+        """How a record is given out."""
+        if self.by_headers is not None:
+            return self.by_headers(record.headers)
+        once = self._at_most_once
+        is_once = once if isinstance(once, bool) else once(record)
+        lock_ms = 0 if is_once or self._lock_ms is None else self._lock_ms(record)
+        return Terms(lock_ms, is_once)
 
 
 class Once(NamedTuple):
@@ -41,13 +70,17 @@ class Once(NamedTuple):
 
 
 class RecordsTaken:
-    """Records that are being taken for one member."""
+    """Records that are being taken for one member.
 
-    __slots__ = ("offer", "once", "records", "size")
+    ``histories``: what each went through before this delivery.
+    """
+
+    __slots__ = ("histories", "offer", "once", "records", "size")
 
     def __init__(self, offer: Offer) -> None:
         self.offer = offer
-        self.records: list[TakenRecord] = []
+        self.records: list[ConsumerRecord] = []
+        self.histories: list[History] = []
         self.once: list[Once] = []
         self.size = 0
 
@@ -58,16 +91,33 @@ class RecordsTaken:
             return 0
         return self.offer.most - len(self.records)
 
-    def add(
-        self,
-        record: ConsumerRecord,
-        history: History,
-        acknowledged: "asyncio.Future[None] | None" = None,
-    ) -> None:
-        """Count in a record that is given out, when ``acknowledged`` is done if that is given."""
-        if acknowledged is not None:
-            self.once.append(Once(len(self.records), acknowledged))
-        self.records.append(
+    def add(self, record: ConsumerRecord) -> None:
+        """Count in a record that is given out; its history follows."""
+        self.records.append(record)
+        _, _, _, _, key, value, _, _ = record
+        size = self.size + _RECORD_BYTES
+        if key is not None:
+            size += len(key)
+        if value is not None:
+            size += len(value)
+        self.size = size
+
+    def add_histories(self, given: Given) -> None:
+        """Add the history of records that were counted in."""
+        first, last, history = given
+        if first == last:
+            self.histories.append(history)
+        else:
+            self.histories += [history] * (last - first + 1)
+
+    def add_once(self, history: History, acknowledged: "asyncio.Future[None]") -> None:
+        """Likewise of the last record, which is given out when ``acknowledged`` is done."""
+        self.once.append(Once(len(self.histories), acknowledged))
+        self.histories.append(history)
+
+    def all(self) -> list[TakenRecord]:
+        """The records with what they went through."""
+        return [
             TakenRecord(
                 record.offset,
                 record.timestamp,
@@ -78,20 +128,16 @@ class RecordsTaken:
                 history.nacks,
                 history.timeouts,
             )
-        )
-        self.size += _RECORD_BYTES
-        if record.key is not None:
-            self.size += len(record.key)
-        if record.value is not None:
-            self.size += len(record.value)
+            for record, history in zip(self.records, self.histories, strict=True)
+        ]
 
-    async def result(self) -> list[TakenRecord]:
-        """All that was taken, without what is not known to be done, though it should be.
+    async def stored(self) -> None:
+        """Wait until what is given out once is done for good, and leave out what may not be.
 
         Raises ApiError where nothing is left.
         """
         if not self.once:
-            return self.records
+            return
         waiting = [one.acknowledged for one in self.once]
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
         failed: set[int] = set()
@@ -100,10 +146,13 @@ class RecordsTaken:
             if outcome is not None:
                 failed.add(one.at)
                 error = outcome
-        left = [record for number, record in enumerate(self.records) if number not in failed]
-        if error is not None and not left:
+        if error is None:
+            return
+        left = [number for number in range(len(self.records)) if number not in failed]
+        if not left:
             raise error
-        return left
+        self.records = [self.records[number] for number in left]
+        self.histories = [self.histories[number] for number in left]
 
 
 class BatchesTaken:

@@ -73,6 +73,12 @@ cdef inline void put(object record, Py_ssize_t index, object item) noexcept:
     PyTuple_SET_ITEM(record, index, item)
 
 
+cdef inline bint same_headers(Parser* parser, Parsed* record, Py_ssize_t at, Py_ssize_t size):
+    """Whether a record's headers are the same bytes as those of the one before it."""
+    cdef Py_ssize_t own = parser.pos - record.headers_at
+    return size == own and memcmp(parser.data + at, parser.data + record.headers_at, own) == 0
+
+
 cdef tuple headers_of(Parser parser, Parsed* record):
     cdef list headers = []
     cdef Field key = NULL_FIELD, value = NULL_FIELD
@@ -124,6 +130,8 @@ cdef class Decoder:
         cdef object record
         cdef PyTypeObject* kind = <PyTypeObject*>ConsumerRecord
         cdef list records = []
+        cdef tuple headers = ()
+        cdef Py_ssize_t headers_at = 0, headers_size = 0, headers_count = 0
         cdef Py_ssize_t begin = self._parser.pos
         while self._left > 0 and (self._parser.pos - begin < size or not records):
             if not read_record(&self._parser, &parsed):
@@ -138,7 +146,16 @@ cdef class Decoder:
             put(record, 3, parsed.timestamp)
             put(record, 4, bytes_of(parsed.key))
             put(record, 5, bytes_of(parsed.value))
-            put(record, 6, headers_of(self._parser, &parsed) if parsed.headers_count else ())
+            if not parsed.headers_count:
+                put(record, 6, ())
+            else:
+                if headers_count != parsed.headers_count or not same_headers(
+                    &self._parser, &parsed, headers_at, headers_size
+                ):
+                    headers = headers_of(self._parser, &parsed)
+                    headers_at, headers_size = parsed.headers_at, self._parser.pos - parsed.headers_at
+                    headers_count = parsed.headers_count
+                put(record, 6, headers)
             put(record, 7, self._timestamp_type)
             PyObject_GC_UnTrack(<void*>record)  # a record is in no cycle, and there may be millions
             records.append(record)

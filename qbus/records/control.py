@@ -455,12 +455,12 @@ def read_marker(batch: Buffer) -> Marker | None:
     return None
 
 
-def iter_control(batch: Buffer) -> Iterator[ControlRecord]:
-    """The control records of a hidden batch that is not a delayed one.
+def iter_control(batch: Buffer, header: BatchHeader | None = None) -> Iterator[ControlRecord]:
+    """The control records of a hidden batch that is not a delayed one; ``header`` is its own.
 
     Those of a later version, and of types that are not known, are passed over. Raises CorruptBatch.
     """
-    plain = _plain_records(batch)
+    plain = _plain_records(batch, read_header(batch) if header is None else header)
     return _all_records(batch) if plain is None else iter(plain)
 
 
@@ -472,9 +472,8 @@ def _all_records(batch: Buffer) -> Iterator[ControlRecord]:
             yield ControlRecord(record.offset, type_, record.value or b"")
 
 
-def _plain_records(batch: Buffer) -> list[ControlRecord] | None:
+def _plain_records(batch: Buffer, header: BatchHeader) -> list[ControlRecord] | None:
     """The same of a batch as :func:`control_batch` makes it; None: it is not quite such a one."""
-    header = read_header(batch)
     count, first = header.records_count, header.base_offset
     if (
         header.attributes & _CODEC

@@ -66,7 +66,7 @@ class TestIds:
         ids, once = JobIds(TOPIC, 3), DAY._replace(retry=0)
         for offset, options in enumerate([DAY, DAY, once, DAY, once._replace(delay=9)]):
             made = ids.encode(offset, options, 7, is_delayed=options.delay > 0)
-            assert made == an_id(offset=offset, options=options, seconds=7)
+            assert made.decode() == an_id(offset=offset, options=options, seconds=7)
 
     def test_knows_its_topic_from_others_that_begin_alike(self) -> None:
         job = parse_id(an_id())

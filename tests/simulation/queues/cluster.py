@@ -419,10 +419,18 @@ class Cluster:
         """Finish a record, and some of those behind it, in one turn."""
         finishing, finished = Finishing(), dict[int, int]()
         end = min(offset + self.rng.randint(1, 4), self.high_watermark)
-        for at in self.rng.sample(range(offset, end), end - offset):
-            record = self.leader.log[at]
-            if isinstance(record, int) and record % 7 and self.state.finish(at, finishing):
-                finished[at] = record
+        records = {
+            at: record
+            for at in range(offset, end)
+            if isinstance(record := self.leader.log[at], int) and record % 7
+        }
+        together = len(records) == end - offset and self.rng.random() < 0.5
+        if together and self.state.finish_taken(offset, end - 1, finishing):
+            finished = records
+        else:
+            for at in self.rng.sample(sorted(records), len(records)):
+                if self.state.finish(at, finishing):
+                    finished[at] = records[at]
         if finished:
             self.checks.finished.update(finished.values())
             done = list(finished.values())

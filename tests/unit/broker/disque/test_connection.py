@@ -10,7 +10,7 @@ import pytest
 
 from qbus.broker.disque import connection as module
 from qbus.broker.disque import resp
-from qbus.broker.disque.connection import Client, Reply
+from qbus.broker.disque.connection import Client, PendingReply, Reply
 from qbus.broker.disque.listener import DisqueListener, Entrance, Limits
 from qbus.broker.net.listener import bind
 from qbus.broker.net.memory_budget import MemoryBudget
@@ -26,11 +26,12 @@ class Commands:
     def __init__(self) -> None:
         self.begun: list[bytes] = []
         self.open: dict[bytes, asyncio.Future[bytes]] = {}
+        self.pending: dict[bytes, PendingReply] = {}
         self.clients: list[Client] = []
         self.is_paused = False
 
     def is_concurrent(self, arguments: list[bytes]) -> bool:
-        return arguments[0] == b"LATER"
+        return arguments[0] in {b"LATER", b"SOON", b"NOW"}
 
     def begin(self, client: Client, arguments: list[bytes]) -> Reply:
         self.clients.append(client)
@@ -45,13 +46,22 @@ class Commands:
             raise RuntimeError("a defect")
         if name == b"ECHO":
             return resp.bulk(text)
+        if name == b"SOON":
+            return self.pending.setdefault(text, PendingReply())
+        if name == b"NOW":  # which has others answered, too
+            for one in self.pending:
+                self.answer(one)
+            return resp.bulk(text)
         future = asyncio.get_running_loop().create_future()
         self.open[text] = future
         return future
 
     def answer(self, text: bytes) -> None:
         """Answer what was asked with ``text``."""
-        self.open[text].set_result(resp.bulk(text))
+        if text in self.pending:
+            self.pending[text].answer(resp.bulk(text))
+        else:
+            self.open[text].set_result(resp.bulk(text))
 
 
 class Served:
@@ -116,6 +126,69 @@ async def test_replies_keep_the_order_of_commands(served: Served) -> None:
     served.commands.answer(b"b")
     served.commands.answer(b"a")
     assert [await peer.text() for _ in range(3)] == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("order", ["abc", "acb", "bac", "bca", "cab", "cba"])
+async def test_so_do_those_that_are_told_at_once(served: Served, order: str) -> None:
+    peer = await served.connect()
+    peer.send(b"SOON a\r\nLATER b\r\nSOON c\r\n")
+    await eventually(lambda: served.commands.begun == [b"a", b"b", b"c"])
+    for text in order:
+        served.commands.answer(text.encode())
+    assert [await peer.text() for _ in range(3)] == [b"a", b"b", b"c"]
+    peer.send(b"SOON d\r\n")
+    await eventually(lambda: served.commands.begun[-1] == b"d")
+    served.commands.answer(b"d")
+    assert await peer.text() == b"d"
+
+
+async def test_one_that_is_answered_while_others_are_begun_keeps_its_place(served: Served) -> None:
+    peer = await served.connect()
+    peer.send(b"ECHO a\r\nSOON b\r\nNOW c\r\nECHO d\r\nSOON e\r\n")
+    assert [await peer.text() for _ in range(4)] == [b"a", b"b", b"c", b"d"]
+    await eventually(lambda: b"e" in served.commands.pending)
+    served.commands.answer(b"e")
+    assert await peer.text() == b"e"
+
+
+async def test_what_waits_behind_one_is_begun_once_it_is_answered(served: Served) -> None:
+    peer = await served.connect()
+    peer.send(b"SOON a\r\nECHO b\r\n")
+    await eventually(lambda: served.commands.begun == [b"a"])
+    served.commands.answer(b"a")
+    assert [await peer.text(), await peer.text()] == [b"a", b"b"]
+
+
+async def test_nobody_waits_for_one_whose_client_is_gone(served: Served) -> None:
+    peer = await served.connect()
+    peer.send(b"SOON a\r\n")
+    await eventually(lambda: b"a" in served.commands.pending)
+    peer.writer.close()
+    reply = served.commands.pending[b"a"]
+    await eventually(reply.done)
+    reply.answer(b"too late")
+    with pytest.raises(asyncio.CancelledError):
+        reply.result()
+
+
+async def test_a_reply_to_come_can_be_awaited() -> None:
+    late, early, never = PendingReply(), PendingReply(), PendingReply()
+    early.answer(b"early")
+    waiting = asyncio.ensure_future(late)
+    await asyncio.sleep(0)
+    late.answer(b"late")
+    late.answer(b"later")
+    never.cancel()
+    assert (await waiting, await early) == (b"late", b"early")
+    with pytest.raises(asyncio.CancelledError):
+        await never
+
+
+async def test_what_comes_together_with_nonsense_is_answered(served: Served) -> None:
+    peer = await served.connect()
+    peer.send(b"ECHO a\r\n*1\r\n!4\r\n")
+    assert await peer.text() == b"a"
+    assert (await peer.line()).startswith(b"-ERR Protocol error")
 
 
 async def test_what_is_not_concurrent_waits_for_those_before_it(served: Served) -> None:

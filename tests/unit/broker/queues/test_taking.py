@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from qbus.broker.queues import AckRange, AckType, AcquiredRange
-from qbus.broker.queues.batches import BatchCache, StoredBatch, expires_at
+from qbus.broker.queues.batches import BatchCache, StoredBatch, ttl_of
 from qbus.broker.queues.filters import parse_filter, tags_of
 from qbus.errors import ApiError, CorruptBatch, ErrorCode
 from qbus.records import Compression, build_batch, read_header
@@ -100,9 +100,9 @@ async def test_thousands_that_are_too_old_are_passed_at_one_call(world: World) -
 
 
 def test_when_a_record_expires() -> None:
-    assert expires_at((("other", b"1"), ("qbus-ttl", b"5s")), 100) == 5_100
-    assert expires_at((("qbus-ttl", b"soon"),), 100) is None
-    assert expires_at((("qbus-ttl", None),), 100) is None
+    assert ttl_of((("other", b"1"), ("qbus-ttl", b"5s"))) == 5_000
+    assert ttl_of((("qbus-ttl", b"soon"),)) == -1
+    assert ttl_of((("qbus-ttl", None),)) == -1
 
 
 async def test_each_record_has_its_lock(world: World) -> None:
