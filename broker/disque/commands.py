@@ -15,12 +15,11 @@ from ..metadata.image import Topic
 from ..partition.acknowledgement import Acknowledgement
 from ..partition.partition import ACKS_ALL, Partition
 from ..queues import AckRange, AckType, RecordStatus
-from ..queues.types import Ranges
 from . import errors, resp
 from .adding import NewJob
-from .connection import Client, PendingReply, Reply
+from .connection import Client, Reply
 from .errors import CommandError, syntax_error, wrong_arguments
-from .finding import DeliveredJobs, Found, Place, Together
+from .finding import Found, Place
 from .job_queue import BlockedClient, JobQueue, Part, TakenJob, counters
 from .nodes import Node
 from .options import (
@@ -40,6 +39,7 @@ from .queues import MEMBER
 from .reading import created_ms, read_one
 from .scanning import Looker
 from .service import DisqueService
+from .settling import Settling
 
 _log = logging.getLogger(__name__)
 
@@ -79,107 +79,6 @@ class Command(NamedTuple):
     flags: str
     run: Handler
     is_concurrent: bool = False
-
-
-class _Begun:
-    """Jobs of one partition that are being finished: those in ``ranges``."""
-
-    __slots__ = ("jobs", "ranges")
-
-    def __init__(self, jobs: Together) -> None:
-        self.jobs = jobs
-        self.ranges: Ranges = ()
-
-
-class Settling:
-    """Finishes jobs that are here, and answers how many there were once all are done for good.
-
-    ``again`` finishes those whose partitions are not led here any more.
-    """
-
-    __slots__ = ("_again", "_count", "_delivered", "_error", "_left", "_loop", "_moved", "_reply")
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        delivered: DeliveredJobs,
-        again: Callable[[Sequence[bytes]], Coroutine[Any, Any, int]],
-    ) -> None:
-        self._loop = loop
-        self._delivered = delivered
-        self._again = again
-        self._left = 0
-        self._count = 0
-        self._moved: list[bytes] = []
-        self._error: ApiError | None = None
-        self._reply: PendingReply | None = None
-
-    def begin(self, jobs: Together) -> None:
-        """Finish jobs of one partition."""
-        begun = _Begun(jobs)
-        try:
-            begun.ranges = jobs.queue.begin_to_settle(jobs.ranges(), self, begun)
-            self._left += bool(begun.ranges)
-        except ApiError as error:
-            begun.ranges = jobs.ranges()
-            self._left += 1
-            self.told(begun, error.code, error.message)
-
-    def reply(self) -> Reply:
-        """The answer, now or later."""
-        if not self._left and not self._moved:
-            return self._answer()
-        self._reply = PendingReply()
-        if not self._left:
-            self._end()
-        return self._reply
-
-    def told(self, token: object, code: ErrorCode, message: str | None) -> None:
-        """See :class:`qbus.broker.queues.journal.Told`: what became of the jobs of a partition."""
-        self._left -= 1
-        assert isinstance(token, _Begun)
-        jobs = token.jobs
-        if not code:
-            for first, last in token.ranges:
-                self._count += last - first + 1
-            for job in jobs.delayed:
-                self._delivered.forget(job, jobs.topic_id)
-        elif code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            self._moved += dict.fromkeys(jobs.texts_of(token.ranges))
-        else:
-            self._error = ApiError(code, message)
-        if not self._left and self._reply is not None:
-            self._end()
-
-    def _end(self) -> None:
-        reply = self._reply
-        if reply is None or reply.done():
-            return
-        if self._moved:
-            task = self._loop.create_task(self._again(self._moved))
-            task.add_done_callback(self._on_again)
-        else:
-            reply.answer(self._answer())
-
-    def _on_again(self, task: asyncio.Task[int]) -> None:
-        reply = self._reply
-        if reply is None or reply.done():
-            return
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if error is None:
-            self._count += task.result()
-            reply.answer(self._answer())
-        elif isinstance(error, CommandError):
-            reply.answer(resp.error(str(error)))
-        elif isinstance(error, ApiError):
-            reply.answer(resp.error(f"ERR {error}"))
-        else:
-            reply.cancel()
-
-    def _answer(self) -> bytes:
-        if self._error is not None:
-            return resp.error(f"ERR {self._error}")
-        return resp.integer(self._count)
 
 
 class JobCommands:
@@ -245,7 +144,10 @@ class JobCommands:
 
     def _part(self, queue: JobQueue) -> Part | None:
         """The partition that takes this node's jobs: always the same, so that they keep order."""
-        return next((part for part in queue.parts if not part.partition.error), None)
+        for part in queue.parts:
+            if not part.partition.error:
+                return part
+        return None
 
     def _add_to(
         self, call: Call, queue: JobQueue, part: Part, options: AddOptions
@@ -339,7 +241,8 @@ class JobCommands:
 
     def _queues_of(self, options: GetOptions) -> list[JobQueue]:
         """The queues that are named and are there, each once."""
-        found = [self._service.find_queue(name) for name in dict.fromkeys(options.queues)]
+        names = options.queues if len(options.queues) == 1 else dict.fromkeys(options.queues)
+        found = [self._service.find_queue(name) for name in names]
         return [queue for queue in found if queue is not None]
 
     async def _get(

@@ -21,7 +21,7 @@ from ..delay.log_throttle import LogThrottle
 from ..partition.partition import Partition
 from .batches import StoredBatch
 from .settings import GroupSettings
-from .state import Given
+from .settlement import Given
 
 _log = logging.getLogger(__name__)
 

@@ -9,8 +9,7 @@ from typing import Final, Protocol
 from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import ConsumerRecord
-from qbus.records.control import ChangeKind, ControlType, SharedResult, decode_result, iter_control
-from qbus.records.record import Headers
+from qbus.records.control import SharedResult
 
 from ..delay.log_throttle import LogThrottle
 from ..partition.acknowledgement import Acknowledgement
@@ -18,11 +17,14 @@ from ..partition.partition import Partition
 from .batches import LogBatches, StoredBatch
 from .dead_lettering import DeadLettering, DeadLetterTopics
 from .fold import GroupProgress
+from .giving import Giver
 from .journal import Entry, Journal, Told
+from .outcomes import Settled, SettledListeners, read_result
 from .settings import READ_COMMITTED, GroupSettings
-from .source import Found, Missing, RecordSource, neighbours, retrieve
-from .state import Finishing, Given, QueueState, Reason, Settlement
-from .taking import BatchesTaken, Offer, Once, RecordsTaken, Terms
+from .settlement import Finishing, Given, Settlement
+from .source import Missing, RecordSource, retrieve
+from .state import QueueState
+from .taking import BatchesTaken, Offer, RecordsTaken
 from .types import (
     AckRange,
     QueueCounts,
@@ -41,15 +43,8 @@ _log = logging.getLogger(__name__)
 _TICK_S: Final = 0.005
 _LONGEST_S: Final = 0.5  # between two looks at the clock, which may be set
 _RETRY_S: Final = 1.0
-_MOST_DROPPED: Final = 4_000  # in one turn of the loop
 _OVERHEAD: Final = 512  # bytes that a result takes besides its own
 _MOST_FINISHED: Final = 10_000  # in one entry of the journal
-_AT_ONCE: Final = 256  # records decoded at a time
-_NO_TERMS: Final = Terms(0, is_once=False)
-_NO_HEADERS: Final[Headers] = ()
-
-Settled = Callable[[bool], None]
-"""Called when a record is done (true), or when that will not be known here (false)."""
 
 
 class _Turn:
@@ -117,13 +112,14 @@ class ShareQueue:
         self._source = RecordSource(str(self), self.partition, led.batches, led.loading, led.clock)
         self._source.set_filter(settings.filter)
         self._source.set_isolation(is_committed=settings.isolation == READ_COMMITTED)
+        self._giver = Giver(self._source, led.clock, self._store, self._write)
         self._state: QueueState | None = None
         self._progress: GroupProgress | None = None
         self._starting = asyncio.Lock()
         self._closed: ErrorCode | None = None
         self._turn: _Turn | None = None
         self._line = WaitingLine()
-        self._settled: dict[int, list[Settled]] = {}
+        self._settled = SettledListeners()
         self._timer: asyncio.TimerHandle | None = None
         self._planned_for: tuple[int | None, int | None, bool] | None = None  # what it waits for
         self._retry_at = float("-inf")
@@ -353,89 +349,13 @@ class ShareQueue:
         state = self._check()
         self._trim(state)
         try:
-            if self._take_records(state, taken):
+            if self._giver.take_records(state, taken):
                 return False
         except (Missing, ApiError, OSError):
             if not taken.records:
                 raise
         self._took()
         return True
-
-    def _take_records(self, state: QueueState, taken: RecordsTaken) -> bool:
-        """Take what is there; whether only so many were dropped that others should have a turn."""
-        source, count = self._source, 0
-        while taken.left > 0 and state.has_room:
-            found = source.next(state, min(taken.left, state.room, _AT_ONCE))
-            if found is None:
-                break
-            last = found.last
-            records, broken = source.read(found.batch, found.first, last)
-            dropped = [(offset, Reason.BROKEN) for offset in broken]
-            last = self._give(state, taken, found, records, dropped)
-            if dropped:
-                for low, high, reason in neighbours(dropped):
-                    self._drop(state, low, high, reason)
-            if found.is_fresh:
-                state.pass_to(last + 1)
-            count += len(dropped)
-            if count >= _MOST_DROPPED and not taken.records:
-                return True
-        return False
-
-    def _give(
-        self,
-        state: QueueState,
-        taken: RecordsTaken,
-        found: Found,
-        records: list[ConsumerRecord],
-        dropped: list[tuple[int, Reason]],
-    ) -> int:
-        """Give out those that are wanted, neighbours with one lock; the last one looked at.
-
-        ``dropped`` gets those that are not.
-        """
-        source, offer, batch = self._source, taken.offer, found.batch
-        now_ms, takes_all, wall_ms = self._now_ms, source.takes_all(batch), self._clock.time_ms()
-        terms, headers = _NO_TERMS, _NO_HEADERS
-        first = last = until_ms = -1  # of neighbours that are given out, and not noted yet
-        for record in records:
-            if not takes_all:
-                reason = source.unwanted(batch, record, wall_ms)
-                if reason is not None:
-                    dropped.append((record.offset, reason))
-                    continue
-            offset = record.offset
-            if offer.by_headers is None or record.headers is not headers:
-                terms, headers = offer.terms_of(record), record.headers
-            if terms.is_once:
-                self._note(state, taken, first, last, until_ms)
-                first = -1
-                taken.add(record)
-                settlement, history = state.give_at_most_once(offset)
-                taken.add_once(history, self._write(state, settlement))
-            else:
-                until = now_ms + (terms.lock_ms or self._settings.lock_ms)
-                if first < 0 or offset != last + 1 or until != until_ms:
-                    self._note(state, taken, first, last, until_ms)
-                    first, until_ms = offset, until
-                last = offset
-                taken.add(record)
-            if taken.left <= 0:
-                self._note(state, taken, first, last, until_ms)
-                return offset
-        self._note(state, taken, first, last, until_ms)
-        return found.last
-
-    def _note(
-        self, state: QueueState, taken: RecordsTaken, first: int, last: int, until_ms: int
-    ) -> None:
-        """Note that neighbouring records are given out; a negative ``first``: there are none."""
-        if first >= 0:
-            for given in state.give(first, last, taken.offer.member, until_ms):
-                taken.add_histories(given)
-
-    def _drop(self, state: QueueState, first: int, last: int, reason: Reason) -> None:
-        self._store(state, state.drop(first, last, reason))
 
     async def take_batches(
         self,
@@ -458,7 +378,7 @@ class ShareQueue:
             state = self._check()
             self._trim(state)
             try:
-                self._take_batches(state, taking)
+                self._giver.take_batches(state, taking)
             except Missing as missing:
                 if not taking.acquired:
                     await self._source.load(missing)
@@ -483,43 +403,6 @@ class ShareQueue:
                 state.may_acknowledge(one.at, taking.member, self._now_ms)
             else:
                 taking.leave_out(one.at)
-
-    def _take_batches(self, state: QueueState, taking: BatchesTaken) -> None:
-        while state.has_room and taking.left > 0 and state.ready.size:
-            ready = self._source.next_ready(state, state.ready.size)
-            if ready is None or not taking.has_room_for(ready.batch):
-                return
-            self._give_range(state, taking, ready.batch, ready.first, ready.last)
-        while state.has_room and taking.left > 0:
-            fresh = self._source.next_fresh(state)
-            if fresh is None:
-                return
-            batch, free = fresh
-            if not taking.has_room_for(batch):
-                return
-            for low, high in free:
-                if taking.is_exact and (taking.left <= 0 or not state.has_room):
-                    return
-                state.pass_to(self._give_range(state, taking, batch, low, high) + 1)
-
-    def _give_range(
-        self, state: QueueState, taking: BatchesTaken, batch: StoredBatch, first: int, last: int
-    ) -> int:
-        """Give out what is wanted of records, as many as may be; the last one looked at."""
-        if taking.is_exact:
-            last = min(last, first + min(taking.left, state.room) - 1)
-        until_ms = self._now_ms + self._settings.lock_ms
-        for low, high, reason in self._source.runs(batch, first, last):
-            if reason is None:
-                taking.add(batch, state.give(low, high, taking.member, until_ms))
-            elif reason is Reason.ONCE:
-                for offset in range(low, high + 1):
-                    settlement, history = state.give_at_most_once(offset)
-                    taking.add(batch, [Given(offset, offset, history)])
-                    taking.once.append(Once(offset, self._write(state, settlement)))
-            else:
-                self._drop(state, low, high, reason)
-        return last
 
     def _trim(self, state: QueueState) -> None:
         """Finish what retention has taken."""
@@ -708,19 +591,7 @@ class ShareQueue:
         place = None if self._progress is None else self._progress.results.get(offset)
         if place is None:
             return None
-        return await asyncio.to_thread(self._read_result, place)
-
-    def _read_result(self, place: int) -> bytes | None:
-        records = self.partition.log.read_batch(place, wait=True)
-        if records is None:
-            return None
-        with records:
-            records.warm()
-            batch = records.read()
-        for control in iter_control(batch):
-            if control.offset == place and control.type is ControlType.RESULT:
-                return decode_result(control.value).body
-        return None
+        return await asyncio.to_thread(read_result, self.partition.log, place)
 
     def when_settled(self, offset: int, callback: Settled) -> None:
         """Have ``callback`` called once the record is done, for good; at once if it is.
@@ -732,21 +603,11 @@ class ShareQueue:
         elif self._progress is not None and self._progress.is_done(offset):
             callback(True)
         else:
-            self._settled.setdefault(offset, []).append(callback)
+            self._settled.add(offset, callback)
 
     def forget_settled(self, offset: int, callback: Settled) -> None:
         """Do not call ``callback``."""
-        waiting = self._settled.get(offset)
-        if waiting is not None and callback in waiting:
-            waiting.remove(callback)
-            if not waiting:
-                del self._settled[offset]
-
-    def _tell(self, offsets: list[int], acknowledged: "asyncio.Future[None]") -> None:
-        is_done = not acknowledged.cancelled() and acknowledged.exception() is None
-        for offset in offsets:
-            for callback in self._settled.pop(offset, ()):
-                callback(is_done)
+        self._settled.forget(offset, callback)
 
     # Storing
 
@@ -777,25 +638,14 @@ class ShareQueue:
         state.stored(settlement, self._clock.time_ms())
         if state is not self._state:
             return
-        if self._settled:
-            self._tell_when_acknowledged(settlement, entry)
-        self._move()
-        self._notify()
-        self._schedule()
-
-    def _tell_when_acknowledged(self, settlement: Settlement, entry: Entry) -> None:
-        offsets = [
-            offset
-            for offset in self._settled
-            if any(
-                change.first <= offset <= change.last and change.kind is not ChangeKind.RETURNED
-                for change in settlement.changes
-            )
-        ]
+        offsets = self._settled.in_changes(settlement.changes)
         if offsets:
             if entry.acknowledged is None:
                 entry.acknowledged = self._loop.create_future()
-            entry.acknowledged.add_done_callback(partial(self._tell, offsets))
+            entry.acknowledged.add_done_callback(partial(self._settled.tell, offsets))
+        self._move()
+        self._notify()
+        self._schedule()
 
     def _failed(self, state: QueueState, settlement: Settlement, error: ApiError) -> None:
         state.failed(settlement)
@@ -951,10 +801,7 @@ class ShareQueue:
             self._timer.cancel()
             self._timer = None
         self._notify()
-        settled, self._settled = self._settled, {}
-        for callbacks in settled.values():
-            for callback in callbacks:
-                callback(False)
+        self._settled.close()
 
     @property
     def is_closed(self) -> bool:

@@ -16,7 +16,8 @@ from ..log import Log
 from ..partition.partition import Partition
 from .batches import LogBatches, StoredBatch, Stretch, ttl_of
 from .filters import TagFilter, parse_filter
-from .state import QueueState, Reason
+from .settlement import Reason
+from .state import QueueState
 
 _log = logging.getLogger(__name__)
 

@@ -19,8 +19,7 @@ given out are of the wall clock: they outlive the broker.
 
 import heapq
 from collections.abc import Iterator
-from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records.control import Change, ChangeKind, History
@@ -28,6 +27,18 @@ from qbus.records.control import Change, ChangeKind, History
 from .fold import GroupProgress
 from .ranges import RangeMap, Span
 from .settings import GroupSettings
+from .settlement import (
+    MEMBER,
+    SETTLING,
+    Finishing,
+    Given,
+    Lease,
+    LeaseKind,
+    Origin,
+    Place,
+    Reason,
+    Settlement,
+)
 from .types import AckRange, AckType, QueueCounts, RecordState, RecordStatus
 
 MOST_RETURNED: Final = 100_000
@@ -38,131 +49,6 @@ FOREVER: Final = 1 << 62
 NO_COUNTS: Final = QueueCounts()
 FRESH: Final = History()
 """The history of what was never given out."""
-
-
-class LeaseKind(IntEnum):
-    """Why a record is not given out.
-
-    MEMBER: a member has it. HELD: somebody asked that nobody gets it for a time. SETTLING: a
-    control record about it is being stored. MOVING: it goes to the dead letter topic, or is
-    dropped.
-    """
-
-    MEMBER = 0
-    HELD = 1
-    SETTLING = 2
-    MOVING = 3
-
-
-_MEMBER: Final = LeaseKind.MEMBER
-_SETTLING: Final = LeaseKind.SETTLING
-
-
-class Lease:
-    """What keeps records from being given out, until a time of the clock that never goes back.
-
-    ``history``: what they went through before this delivery.
-    """
-
-    __slots__ = ("history", "kind", "member", "until_ms")
-
-    def __init__(self, kind: LeaseKind, member: str, until_ms: int, history: History) -> None:
-        self.kind = kind
-        self.member = member
-        self.until_ms = until_ms
-        self.history = history
-
-
-class Place(IntEnum):
-    """Where records were before something was begun with them."""
-
-    FRESH = 0
-    READY = 1
-    WAITING = 2
-    LEASED = 3
-
-
-class Origin:
-    """Records that something was begun with, and where they were: to put them back."""
-
-    __slots__ = ("first", "history", "last", "lease", "place")
-
-    def __init__(
-        self, first: int, last: int, place: Place, history: History, lease: Lease | None = None
-    ) -> None:
-        self.first = first
-        self.last = last
-        self.place = place
-        self.history = history
-        self.lease = lease
-
-
-class Given(NamedTuple):
-    """Records given out, all with the same history before this delivery."""
-
-    first: int
-    last: int
-    history: History
-
-
-class Settlement(NamedTuple):
-    """What was begun: control records to store, and where their records were.
-
-    One of :meth:`QueueState.stored` and :meth:`QueueState.failed` follows. ``counts``: what is to
-    be counted then.
-    """
-
-    changes: list[Change]
-    origins: list[Origin]
-    counts: QueueCounts = QueueCounts()
-
-
-class Finishing:
-    """Records that are being finished together, whoever has them: see :meth:`QueueState.finish`.
-
-    ``count``: how many.
-    """
-
-    __slots__ = ("_origins", "_ranges", "count")
-
-    def __init__(self) -> None:
-        self._ranges: list[tuple[int, int]] = []
-        self._origins: list[Origin] = []
-        self.count = 0
-
-    def add(self, first: int, last: int, count: int, origins: list[Origin]) -> None:
-        """Take in ``count`` neighbouring records, with the offsets beside them that have none."""
-        self._ranges.append((first, last))
-        self._origins += origins
-        self.count += count
-
-    def settlement(self) -> Settlement:
-        """What is to be stored, neighbours in one change."""
-        if len(self._ranges) == 1:
-            first, last = self._ranges[0]
-            changes = [Change(ChangeKind.ACKNOWLEDGED, first, last)]
-            return Settlement(changes, self._origins, QueueCounts(acknowledged=self.count))
-        merged: list[tuple[int, int]] = []
-        for first, last in sorted(self._ranges):
-            if merged and merged[-1][1] + 1 >= first:
-                if last > merged[-1][1]:
-                    merged[-1] = (merged[-1][0], last)
-            else:
-                merged.append((first, last))
-        changes = [Change(ChangeKind.ACKNOWLEDGED, first, last) for first, last in merged]
-        return Settlement(changes, self._origins, QueueCounts(acknowledged=self.count))
-
-
-class Reason(IntEnum):
-    """Why a record is archived that nobody has: BROKEN: it cannot be read.
-
-    ONCE is none: it is a job that is given out once, and done before that.
-    """
-
-    FILTERED = 0
-    EXPIRED = 1
-    BROKEN = 2
-    ONCE = 3
 
 
 class QueueState:
@@ -292,7 +178,7 @@ class QueueState:
         if position <= last:
             parts.append(Given(position, last, FRESH))
         for part in parts:
-            lease = Lease(_MEMBER, member, until_ms, part.history)
+            lease = Lease(MEMBER, member, until_ms, part.history)
             self._lease(part.first, part.last, lease)
         self._taken += last - first + 1
         return parts
@@ -392,7 +278,7 @@ class QueueState:
         for span in spans:
             history = span.value.history
             origins.append(Origin(span.first, span.last, Place.LEASED, history, span.value))
-            settling = Lease(_SETTLING, "", FOREVER, history)
+            settling = Lease(SETTLING, "", FOREVER, history)
             if not self.leases.replace(span.first, span.last, settling):
                 self.leases.set(span.first, span.last, settling)
         return origins
@@ -520,7 +406,7 @@ class QueueState:
         self._counts = _sum(self._counts, settlement.counts)
         for origin in settlement.origins:
             for span in self.leases.cut(origin.first, origin.last):
-                if span.value.kind is not _SETTLING:  # it was begun anew meanwhile
+                if span.value.kind is not SETTLING:  # it was begun anew meanwhile
                     self.leases.set(span.first, span.last, span.value)
         for change in settlement.changes:
             if change.kind is ChangeKind.RETURNED:
@@ -636,9 +522,9 @@ class QueueState:
         if self.progress.is_done(offset) or self.voids.at(offset) is not None:
             return False
         lease = self.leases.at(offset)
-        if lease is not None and lease.kind is _SETTLING:
+        if lease is not None and lease.kind is SETTLING:
             return False
-        if lease is not None and lease.kind is _MEMBER:
+        if lease is not None and lease.kind is MEMBER:
             origins = self._begin_leased([Span(offset, offset, lease)])
         else:
             origins = self._begin(offset, offset)
@@ -656,7 +542,7 @@ class QueueState:
             return False
         spans = self.leases.spans(first, last)
         for span in spans:
-            if span.first != expected or span.value.kind is not _MEMBER:
+            if span.first != expected or span.value.kind is not MEMBER:
                 return False
             expected = span.last + 1
         if expected <= last:
@@ -778,7 +664,7 @@ class QueueState:
 
 
 def _has(lease: Lease, member: str) -> bool:
-    return lease.kind is _MEMBER and lease.member == member
+    return lease.kind is MEMBER and lease.member == member
 
 
 def _delivered(history: History) -> History:

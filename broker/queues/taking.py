@@ -9,7 +9,7 @@ from qbus.records.control import History
 from qbus.records.record import Headers
 
 from .batches import StoredBatch
-from .state import Given
+from .settlement import Given
 from .types import AcquiredRange, TakenBatches, TakenRecord
 
 _RECORD_BYTES: Final = 64  # that a record takes besides its key and value

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from qbus.broker.queues.fold import GroupProgress, QueueFold
 from qbus.broker.queues.settings import GroupSettings
-from qbus.broker.queues.state import Finishing, QueueState, Reason, Settlement
+from qbus.broker.queues.settlement import Finishing, Reason, Settlement
+from qbus.broker.queues.state import QueueState
 from qbus.broker.queues.types import AckRange, AckType
 from qbus.errors import ApiError
 from qbus.records.control import (

@@ -4,6 +4,7 @@ The replies to good and bad input are in tests/compat/disque: the same for Disqu
 """
 
 import asyncio
+import random
 from typing import Any
 
 import pytest
@@ -61,6 +62,45 @@ class TestAcknowledging:
         assert await jobs.ask(f"ACKJOB {' '.join(ids)}") == 1
         await jobs.pass_time(301)
         assert await jobs.bodies() == []
+
+    @pytest.mark.parametrize("seed", range(8))
+    async def test_any_of_those_taken_together_can_be_done_apart(
+        self, jobs: Jobs, seed: int
+    ) -> None:
+        rng = random.Random(seed)
+        ids = [
+            await jobs.add(queue, options=f"RETRY {rng.choice((60, 60, 60, 120))}")
+            for queue in "qqqqrqqqqrqqqq"
+        ]
+        for queue in "qr":
+            got = await jobs.ask(f"GETJOB NOHANG COUNT 100 FROM {queue}")
+            assert [job[1] for job in got] == [one for one in ids if one in str(got)]
+        nobody = JobIds(bytes(16), 0).encode(3, JobOptions(60, 1), 0).decode()
+        done = set[str]()
+        while len(done) < len(ids):
+            some = rng.choices([*ids, nobody], k=rng.randint(1, 6))
+            new = set(some) - done - {nobody}
+            assert await jobs.ask(f"ACKJOB {' '.join(some)}") == len(new)
+            done |= new
+        await jobs.pass_time(1000)
+        assert await jobs.bodies() == await jobs.bodies(queue="r") == []
+
+    async def test_those_taken_together_come_again_at_their_own_times(self, jobs: Jobs) -> None:
+        for number, retry in enumerate([60, 60, 600, 60, 600, 600]):
+            await jobs.add(body=str(number), options=f"RETRY {retry}")
+        await jobs.bodies()
+        await jobs.pass_time(61)
+        again = await jobs.ask("GETJOB NOHANG COUNT 100 WITHCOUNTERS FROM q")
+        assert [(job[2], job[4], job[6]) for job in again] == [(n, 0, 1) for n in "013"]
+        await jobs.pass_time(550)
+        assert await jobs.bodies() == ["0", "1", "2", "3", "4", "5"]
+
+    async def test_delayed_ones_are_done_beside_others(self, jobs: Jobs) -> None:
+        ids = [await jobs.add(options="DELAY 5"), await jobs.add(), await jobs.add()]
+        await jobs.pass_time(6)
+        assert len(await jobs.bodies()) == 3
+        assert await jobs.ask(f"ACKJOB {' '.join(ids)} {ids[0]}") == 3
+        assert await jobs.ask(f"ACKJOB {' '.join(ids)}") == 0
 
     async def test_none_is_answered_before_it_is_stored(self, jobs: Jobs) -> None:
         ids = [await jobs.add() for _ in range(3)]
