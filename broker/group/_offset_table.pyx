@@ -20,7 +20,7 @@ from qbus.records._write cimport put_varint, varint_size
 
 from .offsets import NO_TOPIC_ID, Offset
 
-REVISION = 1  # see offset_table.py
+REVISION = 2  # see offset_table.py
 
 cdef extern from *:
     """
@@ -435,6 +435,20 @@ cdef class OffsetTable:
         made.places = self.places
         made.is_shared = self.is_shared = True
         return made
+
+    def positions(self, indexes):
+        cdef Py_ssize_t at
+        cdef Row row
+        cdef list found = []
+        for index in indexes:
+            at = self.find(index)
+            if at < 0:
+                found.append((index, -1, -1, ""))
+                continue
+            row = self.rows[at]
+            text = "" if row.text == NULL else <object>row.text  # held, as above
+            found.append((index, row.offset, row.leader_epoch, text))
+        return found
 
     def store(
         self,

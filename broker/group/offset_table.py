@@ -19,6 +19,7 @@ Where nothing was compiled a table is a dict, and nothing comes packed.
 """
 
 import os
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 from .offsets import Offset
@@ -30,7 +31,7 @@ except ImportError:
 else:
     _revision = _offset_table.REVISION
 
-REVISION: Final = 1
+REVISION: Final = 2
 """What the compiled form offers; another number means that it was built from other sources."""
 
 IS_BUILT: Final = _revision == REVISION and os.environ.get("QBUS_CODEC") != "python"
@@ -40,6 +41,8 @@ Table: TypeAlias = "_offset_table.OffsetTable | dict[int, Offset]"
 
 Position = tuple[int, int, int, str]
 """A partition's index, and the offset, the leader epoch and the metadata that are committed."""
+
+_NO_COMMIT: Final = Offset(-1)
 
 
 def new_table() -> Table:
@@ -60,6 +63,17 @@ def store(table: Table, packed: bytes, count: int, committed_at: int, topic_id: 
 def positions(packed: bytes, count: int) -> list[Position]:
     """The same positions, unpacked. Raises ValueError as :func:`store`."""
     return _offset_table.positions(packed, count)
+
+
+def positions_of(table: Mapping[int, Offset], indexes: Iterable[int]) -> list[Position]:
+    """The position of each of some partitions; offset -1 where there is none."""
+    if IS_BUILT and isinstance(table, _offset_table.OffsetTable):
+        return table.positions(indexes)
+    found = []
+    for index in indexes:
+        offset, leader_epoch, metadata, _, _, _ = table.get(index, _NO_COMMIT)
+        found.append((index, offset, leader_epoch, metadata))
+    return found
 
 
 def add_records(

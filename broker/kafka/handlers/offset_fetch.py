@@ -8,7 +8,7 @@ member asks, in which epoch (KIP-848): UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH 
 it. Version 10 names topics by id.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from qbus.errors import ApiError, ErrorCode
@@ -28,14 +28,15 @@ from qbus.wire.messages.offset_fetch import (
 from ...authorization import Operation
 from ...authorization import group as group_resource
 from ...authorization import topic as topic_resource
-from ...group import Committed, Offset, Offsets
+from ...group import Offset, Offsets, TopicPartition
+from ...group.offset_table import positions_of
 from ..context import RequestContext
 
 if TYPE_CHECKING:
     from ...broker import Broker
 
-_NO_COMMIT: Final = Offset(-1)
-_UNSTABLE: Final = Offset(-1)  # stands for itself: told from the one above by identity
+_NOTHING: Final[Mapping[int, Offset]] = {}
+_STABLE: Final = frozenset[TopicPartition]()
 
 
 async def handle(
@@ -65,40 +66,43 @@ async def _fetch(
     except ApiError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
     offsets = committed.offsets
-    if require_stable and committed.unstable:
-        offsets = _without_unstable(committed)
+    unstable = committed.unstable if require_stable else _STABLE
     if group.topics is None:
-        topics = _everything(broker, context, offsets)
+        topics = _everything(broker, context, offsets, unstable)
     else:
-        topics = [_some(broker, context, offsets, topic) for topic in group.topics]
+        topics = [_some(broker, context, offsets, topic, unstable) for topic in group.topics]
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
-def _without_unstable(committed: Committed) -> Offsets:
-    """The offsets, with _UNSTABLE for those that a transaction may replace."""
-    offsets = {topic: dict(some) for topic, some in committed.offsets.items()}
-    for topic, partition in committed.unstable:
-        offsets.setdefault(topic, {})[partition] = _UNSTABLE
-    return offsets
-
-
 def _everything(
-    broker: "Broker", context: RequestContext, offsets: Offsets
+    broker: "Broker",
+    context: RequestContext,
+    offsets: Offsets,
+    unstable: Collection[TopicPartition],
 ) -> list[OffsetFetchResponseTopics]:
     """All that is committed; where topics go by their ids, of those that exist."""
     answers = []
-    for name, committed in offsets.items():
+    indexes = {name: list(committed) for name, committed in offsets.items()}
+    for name, index in unstable:
+        if index not in offsets.get(name, _NOTHING):
+            indexes.setdefault(name, []).append(index)
+    for name, some in indexes.items():
         if not context.may(Operation.DESCRIBE, topic_resource(name)):
             continue
         topic = broker.metadata.topics.get(name)
         if topic is not None or context.api_version < 10:
             topic_id = topic.id if topic is not None else ZERO_UUID
-            answers.append(_topic(name, topic_id, committed, committed))
+            committed = offsets.get(name, _NOTHING)
+            answers.append(_topic(name, topic_id, some, committed, unstable))
     return answers
 
 
 def _some(
-    broker: "Broker", context: RequestContext, offsets: Offsets, wanted: OffsetFetchRequestTopics
+    broker: "Broker",
+    context: RequestContext,
+    offsets: Offsets,
+    wanted: OffsetFetchRequestTopics,
+    unstable: Collection[TopicPartition],
 ) -> OffsetFetchResponseTopics:
     name, error = wanted.name, ErrorCode.NONE
     if context.api_version >= 10:
@@ -109,8 +113,10 @@ def _some(
             name = topic.name
     if not error and not context.allows(Operation.DESCRIBE, topic_resource(name)):
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    committed = {} if error else offsets.get(name, {})
-    return _topic(name, wanted.topic_id, wanted.partition_indexes, committed, error)
+    if error:
+        return _topic(name, wanted.topic_id, wanted.partition_indexes, _NOTHING, (), error)
+    committed = offsets.get(name, _NOTHING)
+    return _topic(name, wanted.topic_id, wanted.partition_indexes, committed, unstable)
 
 
 def _topic(
@@ -118,20 +124,24 @@ def _topic(
     topic_id: bytes,
     indexes: Iterable[int],
     committed: Mapping[int, Offset],
+    unstable: Collection[TopicPartition],
     error: ErrorCode = ErrorCode.NONE,
 ) -> OffsetFetchResponseTopics:
-    partitions = []
-    for index in indexes:
-        offset = committed.get(index, _NO_COMMIT)
-        partitions.append(
-            OffsetFetchResponsePartitions(
-                partition_index=index,
-                committed_offset=offset.offset,
-                committed_leader_epoch=offset.leader_epoch,
-                metadata=offset.metadata,
-                error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT if offset is _UNSTABLE else error,
-            )
+    partitions = [
+        OffsetFetchResponsePartitions(
+            partition_index=index,
+            committed_offset=offset,
+            committed_leader_epoch=leader_epoch,
+            metadata=metadata,
+            error_code=error,
         )
+        for index, offset, leader_epoch, metadata in positions_of(committed, indexes)
+    ]
+    for one in partitions if unstable else ():
+        if (name, one.partition_index) in unstable:
+            one.committed_offset = one.committed_leader_epoch = -1
+            one.metadata = ""
+            one.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
     return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
 
 
@@ -153,7 +163,7 @@ def _classic(
     if group.error_code and version < 2:
         error = ErrorCode(group.error_code)
         topics = [
-            _topic(topic.name, ZERO_UUID, topic.partition_indexes, {}, error)
+            _topic(topic.name, ZERO_UUID, topic.partition_indexes, _NOTHING, (), error)
             for topic in asked.topics or ()
         ]
     return OffsetFetchResponse(

@@ -14,6 +14,7 @@ from qbus.broker.group.offset_table import (
     add_records,
     new_table,
     positions,
+    positions_of,
     store,
 )
 from qbus.broker.group.offsets import NO_TOPIC_ID, Offset
@@ -54,6 +55,8 @@ def same(table: Table, expected: dict[int, Offset]) -> None:
     assert len(table) == len(expected)
     assert bool(table) is bool(expected)
     assert dict(table) == expected
+    asked = [*expected, 77, *expected]
+    assert positions_of(table, asked) == positions_of(expected, asked)
     for index in (*expected, 77):
         assert table.get(index) == expected.get(index)
         assert (index in table) is (index in expected)
@@ -106,6 +109,12 @@ class TestATable:
         assert hash(found) == hash(Offset(5, 1, "note", 7, 9, TOPIC_ID))
         assert found._replace(offset=6) == Offset(6, 1, "note", 7, 9, TOPIC_ID)
         assert repr(table) == repr({3: found})
+
+    def test_gives_the_positions_of_some_partitions(self) -> None:
+        table = new_table()
+        table[3] = Offset(5, 1, "note", 7, 9, TOPIC_ID)
+
+        assert positions_of(table, [4, 3]) == [(4, -1, -1, ""), (3, 5, 1, "note")]
 
     def test_lacks_what_was_never_committed(self) -> None:
         table = new_table()
