@@ -225,13 +225,15 @@ class JobCommands:
         queues = self._queues_of(options)
         taking: Awaitable[list[TakenJob]] | None = None
         if len(queues) == 1:
-            begun = queues[0].begin_take(options.count, with_counters=options.with_counters)
+            begun = queues[0].begin_take(
+                options.count, with_counters=options.with_counters, for_node=call.is_local
+            )
             if not isinstance(begun, bytes):
                 taking = begun
             elif begun:
                 return begun
         elif any(queue.length and not queue.blocked for queue in queues):
-            taking = take(queues, options.count)
+            taking = take(queues, options.count, for_node=call.is_local)
         reply: asyncio.Future[bytes] = self._loop.create_future()
         if taking is None and (call.is_local or not any(map(self._service.others_with, queues))):
             self._hang(call, options, reply)
@@ -286,7 +288,9 @@ class JobCommands:
             client.is_blocked = True
             queues = [service.need_queue(name) for name in dict.fromkeys(options.queues)]
             on_end = partial(self._on_job, call, options, reply)
-            blocked = BlockedClient(self._loop, queues, options.timeout_ms, on_end)
+            blocked = BlockedClient(
+                self._loop, queues, options.timeout_ms, on_end, is_node=call.is_local
+            )
             reply.add_done_callback(partial(_leave, blocked))
 
     def _on_job(
@@ -382,8 +386,17 @@ class JobCommands:
         return self._count(call, call.arguments[1:], _hold)
 
     def release(self, call: Call) -> Reply:
-        """``QBUS.RELEASE id ...``: another node took it for a client that is gone."""
-        return self._count(call, call.arguments[1:], _release)
+        """``QBUS.RELEASE id nacks additional-deliveries ...``: a client of another node is gone.
+
+        That node took the jobs for it, which counted so much. What counts otherwise by now is
+        somebody else's.
+        """
+        words = call.arguments[1:]
+        counted = {
+            words[at]: (need_integer(words[at + 1]), need_integer(words[at + 2]))
+            for at in range(0, len(words) - 2, 3)
+        }
+        return self._count(call, list(counted), partial(_release, counted))
 
     async def _order(self, partition: Partition, headers: list[tuple[str, bytes]]) -> bool:
         """Have a job cancelled or rescheduled that is not delivered yet; whether it was."""
@@ -687,16 +700,16 @@ class JobCommands:
         return resp.simple(state)
 
 
-async def take(queues: Sequence[JobQueue], count: int) -> list[TakenJob]:
+async def take(queues: Sequence[JobQueue], count: int, *, for_node: bool) -> list[TakenJob]:
     """Up to so many jobs of queues: one of each in turn, from left to right. Raises ApiError."""
     if len(queues) == 1:
-        return await queues[0].take(count)
+        return await queues[0].take(count, for_node=for_node)
     taken: list[TakenJob] = []
     with suppress(ApiError, OSError):  # what was taken before must not be lost
         while len(taken) < count:
             before = len(taken)
             for queue in queues:
-                taken += await queue.take(1)
+                taken += await queue.take(1, for_node=for_node)
                 if len(taken) >= count:
                     break
             if len(taken) == before:
@@ -737,8 +750,11 @@ async def _hold(found: Found) -> bool:
     return found.offset is not None and await found.queue.hold(found.offset)
 
 
-async def _release(found: Found) -> bool:
+async def _release(counted: dict[bytes, tuple[int, int]], found: Found) -> bool:
     if found.offset is None:
+        return False
+    now = found.queue.state_of(found.offset)
+    if counted.get(found.place.job.text.encode()) != (now.nacks, now.timeouts):
         return False
     release = AckRange(found.offset, found.offset, AckType.RELEASE, 0)
     await found.queue.acknowledge(MEMBER, [release])

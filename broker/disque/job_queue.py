@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from qbus.config import Address
@@ -90,9 +91,12 @@ def id_of(ids: JobIds, offset: int, timestamp: int, headers: Headers, options: J
 
 
 class BlockedClient:
-    """A client that waits for one job of any of some queues."""
+    """A client that waits for one job of any of some queues.
 
-    __slots__ = ("_on_end", "_timer", "is_done", "queues")
+    ``is_node``: it is another node, which asks for its own clients what is led here.
+    """
+
+    __slots__ = ("_on_end", "_timer", "is_done", "is_node", "queues")
 
     def __init__(
         self,
@@ -100,10 +104,13 @@ class BlockedClient:
         queues: Sequence["JobQueue"],
         timeout_ms: int,
         on_end: Callable[["TakenJob | None"], None],
+        *,
+        is_node: bool = False,
     ) -> None:
         """``timeout_ms`` 0: it waits for ever. ``on_end`` gets the job, or None in the end."""
         self.queues = queues
         self.is_done = False
+        self.is_node = is_node
         self._on_end = on_end
         self._timer: asyncio.TimerHandle | None = None
         if timeout_ms:
@@ -207,8 +214,12 @@ class JobQueue:
 
     @property
     def blocked(self) -> int:
-        """How many clients wait for a job."""
+        """How many clients wait for a job, other nodes among them."""
         return len(self._clients)
+
+    def own_clients(self, most: int) -> int:
+        """How many clients wait that are no other nodes; ``most`` at most."""
+        return sum(1 for _ in islice((one for one in self._clients if not one.is_node), most))
 
     @property
     def is_paused_in(self) -> bool:
@@ -244,16 +255,17 @@ class JobQueue:
         if any(part.queue.is_closed for part in self._parts):
             self._refresh(self)
 
-    async def take(self, most: int) -> list[TakenJob]:
+    async def take(self, most: int, *, for_node: bool = False) -> list[TakenJob]:
         """Up to so many jobs; none where others wait for them, or it is paused.
 
-        Raises ApiError and OSError, if there is nothing where nothing is wrong.
+        ``for_node``: for another node, which gets nothing that came from elsewhere. Raises ApiError
+        and OSError, if there is nothing where nothing is wrong.
         """
         if self._clients or self.is_paused_out:
             return []
         self._renew_parts()
         taken: list[TakenJob] = []
-        while self._imported and len(taken) < most:
+        while self._imported and len(taken) < most and not for_node:
             taken.append(self._imported.popleft())
         if len(taken) == most:
             return taken
@@ -273,7 +285,7 @@ class JobQueue:
         return taken
 
     def begin_take(
-        self, most: int, *, with_counters: bool
+        self, most: int, *, with_counters: bool, for_node: bool = False
     ) -> "bytes | Coroutine[Any, Any, list[TakenJob]]":
         """Up to so many jobs as :meth:`take` gives them: the reply, if they are at hand.
 
@@ -282,14 +294,14 @@ class JobQueue:
         if self._clients or self.is_paused_out:
             return b""
         if self._imported or len(self._parts) != 1 or self._parts[0].queue.is_closed:
-            return self.take(most)
+            return self.take(most, for_node=for_node)
         part = self._parts[0]
         try:
             taken = part.queue.take_now(self._offer(most))
         except (ApiError, OSError):
             taken = None
         if taken is None:
-            return self.take(most)
+            return self.take(most, for_node=for_node)
         if taken.once:
             return self._jobs_later(part, taken)
         return self._reply(part, taken, with_counters)
@@ -359,14 +371,15 @@ class JobQueue:
     def line_up(self, client: BlockedClient) -> None:
         """A client waits for a job from now on."""
         self._clients[client] = None
-        if self._imported and not self.is_paused_out:
+        if self._imported and not self.is_paused_out and not client.is_node:
             taken = self._imported.popleft()
             if not client.give(taken):
                 self._imported.appendleft(taken)
             return
         self._renew_parts()
         self._wait()
-        self._ask_others(self)
+        if not client.is_node:
+            self._ask_others(self)
 
     def forget_client(self, client: BlockedClient) -> None:
         """A client waits no longer."""
@@ -379,12 +392,21 @@ class JobQueue:
             self._waits_for.clear()
 
     def give_from_elsewhere(self, taken: TakenJob) -> bool:
-        """Give a job that came from another node to who waits first; whether somebody does."""
-        while self._clients:
-            if next(iter(self._clients)).give(taken):
+        """Give a job that came from another node to who waits first; whether somebody does.
+
+        No other node gets it: nodes that wait at each other would hand it round.
+        """
+        return self._give_first(taken, with_nodes=False)
+
+    def _give_first(self, taken: TakenJob, *, with_nodes: bool) -> bool:
+        while (client := self._first_client(with_nodes=with_nodes)) is not None:
+            if client.give(taken):
                 self.note_use()
                 return True
         return False
+
+    def _first_client(self, *, with_nodes: bool) -> BlockedClient | None:
+        return next((one for one in self._clients if with_nodes or not one.is_node), None)
 
     def keep(self, taken: TakenJob) -> None:
         """Keep a job that came from another node for somebody who waits no longer."""
@@ -517,7 +539,7 @@ class JobQueue:
         left = iter(chosen)
         surplus = [one for one in taken if not _give_next(left, one)]
         self._put_in_front(list(left))
-        return [one for one in surplus if not self.give_from_elsewhere(one)]
+        return [one for one in surplus if not self._give_first(one, with_nodes=True)]
 
     def _choose(self) -> list[BlockedClient]:
         """Those who wait first, who stand in no line of this queue meanwhile."""

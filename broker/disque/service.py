@@ -50,6 +50,9 @@ _PEER_TIMEOUT_S: Final = 10.0
 _REMOTE_WAIT_MS: Final = 30_000
 _RETRY_S: Final = 0.5
 _LINGER_S: Final = 1.0  # how long a node waits at others after its last client has ceased to
+_KEEP_S: Final = 0.4  # how long it keeps a job of another node for a client
+_CERTAIN_S: Final = 0.5
+"""A reply that took no longer has jobs whose locks, which last a second at least, still run."""
 _LED_WITHIN_S: Final = 10.0
 _LOOK_S: Final = 0.2  # between two looks at what is waited for, though nothing seems to change
 
@@ -189,6 +192,7 @@ class DisqueService(PartitionListener):
         self._queues: dict[bytes, JobQueue] = {}
         self._creating: dict[str, asyncio.Future[None]] = {}
         self._remote: dict[tuple[bytes, int], asyncio.Task[None]] = {}
+        self._unwanted: dict[Address, list[Job]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
         self.is_draining = False
@@ -460,6 +464,7 @@ class DisqueService(PartitionListener):
                 for node in self.others_with(queue):
                     names.setdefault(node, []).append(queue.name)
         for node, wanted in names.items():
+            since = self._loop.time()
             try:
                 reply = await self.ask(
                     node, "GETJOB", "NOHANG", "COUNT", most, "WITHCOUNTERS", "FROM", *wanted
@@ -467,13 +472,16 @@ class DisqueService(PartitionListener):
             except CommandError as error:
                 _log.debug("no jobs from node %s: %s", node.name, error)
                 continue
-            if taken := jobs_of(reply, node.for_nodes):
+            if taken := await self._locked(node, jobs_of(reply, node.for_nodes), since):
                 return taken
         return []
 
     def _ask_others(self, queue: JobQueue) -> None:
-        """Wait at the other nodes that lead partitions of a queue, while a client waits here."""
-        if self.is_draining:
+        """Wait at the other nodes that lead partitions of a queue, while a client waits here.
+
+        Not for other nodes that wait here: each asks all others itself.
+        """
+        if self.is_draining or not queue.own_clients(1):
             return
         for node in self.others_with(queue):
             key = (queue.name, node.id)
@@ -485,9 +493,10 @@ class DisqueService(PartitionListener):
 
     def _end_waits(self, queue: JobQueue, was_blocked: bool) -> None:
         """Stop waiting at other nodes once no client has waited here for a while."""
-        if queue.blocked or was_blocked:
+        is_blocked = queue.own_clients(1) > 0
+        if is_blocked or was_blocked:
             if any(name == queue.name for name, _ in self._remote):
-                self._loop.call_later(_LINGER_S, self._end_waits, queue, bool(queue.blocked))
+                self._loop.call_later(_LINGER_S, self._end_waits, queue, is_blocked)
             return
         for (name, _), task in list(self._remote.items()):
             if name == queue.name:
@@ -501,11 +510,12 @@ class DisqueService(PartitionListener):
         connection = self.peers.connect(node.for_nodes)
         try:
             while not queue.is_paused_out and node in self.others_with(queue):
+                since = self._loop.time()
                 try:
                     reply = await connection.call(
                         [
                             *("QBUS.LOCAL", "GETJOB", "TIMEOUT", _REMOTE_WAIT_MS, "WITHCOUNTERS"),
-                            *("COUNT", max(min(queue.blocked, 100), 1), "FROM", queue.name),
+                            *("COUNT", max(queue.own_clients(100), 1), "FROM", queue.name),
                         ],
                         _REMOTE_WAIT_MS / 1000 + _PEER_TIMEOUT_S,
                     )
@@ -513,26 +523,74 @@ class DisqueService(PartitionListener):
                     _log.debug("no jobs from node %s: %s", node.name, error)
                     await asyncio.sleep(_RETRY_S)
                     continue
-                for taken in jobs_of(reply, node.for_nodes):
+                for taken in await self._locked(node, jobs_of(reply, node.for_nodes), since):
                     if not queue.give_from_elsewhere(taken):
                         queue.keep(taken)
-                        self._loop.call_later(_LINGER_S, self._give_unwanted_back, queue)
+                        self._loop.call_later(_KEEP_S, self._give_unwanted_back, queue)
         finally:
             connection.close()
+
+    async def _locked(self, node: Node, taken: list[TakenJob], since: float) -> list[TakenJob]:
+        """Those of another node's jobs that are still this node's to give out.
+
+        They were asked for at ``since``. The reply may have come late, as when a network was cut:
+        then the node may have given them to somebody else meanwhile.
+        """
+        if not taken or self._loop.time() - since <= _CERTAIN_S:
+            return taken
+        answers = await asyncio.gather(*(self._is_locked(node, one.job) for one in taken))
+        return [one for one, is_locked in zip(taken, answers, strict=True) if is_locked]
+
+    async def _is_locked(self, node: Node, job: Job) -> bool:
+        """Whether the lock under which another node gave a job still runs there."""
+        if job.is_at_most_once:
+            return True  # nobody else gets it
+        since = self._loop.time()
+        try:
+            shown = await self.ask(node, "SHOW", job.id)
+        except CommandError as error:
+            _log.debug("the job %s may be somebody else's: %s", job.id, error)
+            return False
+        if not isinstance(shown, list):
+            return False  # it is done
+        known = dict(zip(shown[::2], shown[1::2], strict=False))
+        left_ms = known[b"next-requeue-within"]
+        return (
+            known[b"state"] == b"active"
+            and known[b"nacks"] == job.nacks
+            and known[b"additional-deliveries"] == job.additional_deliveries
+            and isinstance(left_ms, int)
+            and left_ms > 1000 * (self._loop.time() - since)
+        )
 
     def _give_unwanted_back(self, queue: JobQueue) -> None:
         for taken in queue.unwanted():
             self.run(self.give_back(taken))
 
     async def give_back(self, taken: TakenJob) -> None:
-        """Let somebody else have a job whose client is gone."""
+        """Let somebody else have a job whose client is gone.
+
+        Another node is told of all in one command, with what the jobs count: where a lock has run
+        out meanwhile, somebody else has the job, and it counts more.
+        """
         if taken.node is None:
             await give_back(taken)
             return
+        unwanted = self._unwanted.get(taken.node)
+        if unwanted is None:
+            unwanted = self._unwanted[taken.node] = []
+            self._loop.call_soon(self._release, taken.node)
+        unwanted.append(taken.job)
+
+    def _release(self, node: Address) -> None:
+        self.run(self._release_all(node, self._unwanted.pop(node)))
+
+    async def _release_all(self, node: Address, jobs: Sequence[Job]) -> None:
+        told = [word for job in jobs for word in (job.id, job.nacks, job.additional_deliveries)]
         try:
-            await self.peers.call(taken.node, "QBUS.LOCAL", "QBUS.RELEASE", taken.job.id)
+            await self.peers.call(node, "QBUS.LOCAL", "QBUS.RELEASE", *told)
         except (NodeUnavailableError, CommandError) as error:
-            _log.debug("the job %s is not given back: %s", taken.job.id, error)
+            _log.debug("jobs are not given back: %s: %s", error, told)
 
     async def tell_others(self, *arguments: bytes | str | int) -> None:
         """Send a command to all other nodes, and do not mind those that cannot be reached."""

@@ -180,3 +180,20 @@ def test_a_job_without_retry_never_comes_twice(cluster: tuple[QbusCluster, Nodes
     given = Counter(one for worker in workers for one in worker.given)
     assert {body for body, times in given.items() if times > 1} <= adder.unsure
     assert len(given) > 200
+
+
+def test_what_nobody_wants_stays_where_it_is(cluster: tuple[QbusCluster, Nodes]) -> None:
+    """Nodes that waited at others for a client do not go on to wait for each other."""
+    _, nodes = cluster
+    with RespClient(nodes.ports[0]) as one, RespClient(nodes.ports[1]) as other:
+        first = other("ADDJOB", "left", "first", 20_000, "RETRY", 1)
+        assert other("ACKJOB", first) == 1
+        assert one("GETJOB", "TIMEOUT", 500, "FROM", "left") is None
+        job = other("ADDJOB", "left", "second", 20_000, "RETRY", 1)
+        time.sleep(4)
+        words = other("SHOW", job)
+        known = dict(zip(words[::2], words[1::2], strict=True))
+        assert (known["state"], known["additional-deliveries"]) == ("queued", 0)
+        ((_, got, _),) = one("GETJOB", "TIMEOUT", 20_000, "FROM", "left")
+        assert got == job
+        assert one("ACKJOB", job) == 1

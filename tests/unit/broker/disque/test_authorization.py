@@ -116,7 +116,7 @@ class TestTheTable:
             "shutdown": "SHUTDOWN",
             "bgrewriteaof": "BGREWRITEAOF",
             "qbus.leaves": f"QBUS.LEAVES {'0' * 40} yes",
-            "qbus.release": f"QBUS.RELEASE {job}",
+            "qbus.release": f"QBUS.RELEASE {job} 0 0",
         }
         scope = RULES[name].scope
         if scope is Scope.NOTHING:

@@ -523,6 +523,33 @@ class TestWaiting:
         assert len(queue.unwanted()) == 1
         assert await jobs.ask("QLEN q") == 0
 
+    async def test_a_node_gives_back_what_its_clients_still_have(self, jobs: Jobs) -> None:
+        job = await jobs.add(options="RETRY 5")
+        assert await jobs.bodies() == ["body"]
+        await jobs.pass_time(6)
+        assert await jobs.bodies() == ["body"], "its lock ran out, and somebody else has it"
+        assert await jobs.ask(f"QBUS.LOCAL QBUS.RELEASE {job} 0 0") == 0
+        assert await jobs.bodies() == []
+        assert await jobs.ask(f"QBUS.LOCAL QBUS.RELEASE {job} 0 1") == 1
+        assert await jobs.bodies() == ["body"]
+
+    async def test_another_node_gets_only_what_is_led_here(self, jobs: Jobs) -> None:
+        queue = jobs.service.need_queue(b"q")
+        waiting = jobs.begin("QBUS.LOCAL GETJOB FROM q", jobs.new_client())
+        await eventually(lambda: queue.blocked == 1)
+        assert queue.own_clients(9) == 0
+        came = Job(b"q", "D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a1", b"from elsewhere")
+        assert not queue.give_from_elsewhere(TakenJob(came, None))
+        queue.keep(TakenJob(came, None))
+        again = jobs.begin("QBUS.LOCAL GETJOB FROM q", jobs.new_client())
+        await eventually(lambda: queue.blocked == 2)
+        assert await jobs.ask("QBUS.LOCAL GETJOB NOHANG FROM q") is None
+        for body in ("one", "two"):
+            await jobs.add(body=body)
+        for one, body in ((waiting, "one"), (again, "two")):
+            assert decoded(await asyncio.wait_for(one, 5))[0][2] == body
+        assert await jobs.bodies("COUNT 9") == ["from elsewhere"]
+
     async def test_thousands_wait_and_go(self, jobs: Jobs) -> None:
         await jobs.add()
         assert await jobs.bodies() == ["body"]
