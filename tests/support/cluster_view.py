@@ -40,6 +40,14 @@ class View:
         found = self.partitions(topic, without).get(partition)
         return -1 if found is None else int(found.leader_id)
 
+    def epochs(self, topic: str) -> list[dict[int, tuple[int, int]]]:
+        """The leader of each partition of a topic and its epoch, as each broker tells."""
+        answers = [_topics(answer).get(topic, {}) for answer in self._answers([topic], None)]
+        return [
+            {index: (one.leader_id, one.leader_epoch) for index, one in found.items()}
+            for found in answers
+        ]
+
     def controller(self, without: int | None = None) -> int:
         """The controller; negative if there is none."""
         answer = self._first([], without)

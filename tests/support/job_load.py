@@ -1,15 +1,8 @@
-"""Workers and adders of jobs over RESP, in processes that may be killed; and what they saw.
+"""Workers and adders of jobs over RESP, in processes that may be killed.
 
-Each process appends what it sees to a journal of its own, line by line, before it goes on: so what
-a killed one saw is known. Times are of the machine's monotonic clock, in nanoseconds::
-
-    + NUMBER            a job was added, for sure
-    ? NUMBER            adding it failed, or was not answered: it may be there, or twice
-    g NUMBER FROM TO    a job was given out, asked for at FROM and here at TO
-    a NUMBER AT         it is acknowledged at AT, which is not answered yet
-    d NUMBER AT         the acknowledgement was answered: it is done, and it was not before
-
-Run as a module it is such a process: ``work`` or ``add``, then options as JSON.
+Each process appends what it sees to a journal of its own (:mod:`.job_audit`) before it goes on: so
+what a killed one saw is known. Run as a module it is such a process: ``work`` or ``add``, then
+options as JSON.
 """
 
 import asyncio
@@ -20,10 +13,8 @@ import random
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +22,20 @@ import hiredis
 
 from qbus.broker.disque import resp
 
+from .job_audit import Seen
+
 Nodes = Sequence[tuple[str, int]]
+Words = Sequence[str | bytes | int]
 
 _ANSWER_S = 15.0
 _PAUSE_S = 0.05
+_MOST_WORK_S = 0.05
+_WORKS_ON = 0.1
+"""Of how many batches workers have anything to do but to acknowledge them."""
+
+COUNTS = (1, 16, 4, 1)
+"""How many jobs workers take at a time, one after the other."""
+_ADDED_AT_ONCE = 16
 
 
 class Node:
@@ -48,22 +49,34 @@ class Node:
 
     async def ask(self, *words: str | bytes | int) -> Any:
         """The reply, of which errors are exceptions that are returned. Raises OSError."""
+        replies = await self.ask_all([words])
+        if not replies:
+            raise ConnectionError("no reply")
+        return replies[0]
+
+    async def ask_all(self, commands: Iterable[Words]) -> list[Any]:
+        """The replies to commands that are sent at once; fewer where the connection failed."""
+        sent = [resp.command(words) for words in commands]
+        replies: list[Any] = []
         try:
             async with asyncio.timeout(_ANSWER_S):
                 if self._writer is None:
                     await self._connect()
                 assert self._writer is not None
                 assert self._reader is not None
-                self._writer.write(resp.command(words))
-                while (reply := self._replies.gets()) is False:
+                self._writer.write(b"".join(sent))
+                while len(replies) < len(sent):
+                    reply = self._replies.gets()
+                    if reply is not False:
+                        replies.append(reply)
+                        continue
                     data = await self._reader.read(1 << 16)
                     if not data:
                         raise ConnectionError("closed")
                     self._replies.feed(data)
-                return reply
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError):
             self.close()
-            raise ConnectionError(str(error)) from error
+        return replies
 
     async def _connect(self) -> None:
         host, port = next(self._nodes)
@@ -83,63 +96,130 @@ class Journal:
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    def note(self, *words: str | int) -> None:
-        """Append a line; it is there when this returns, whatever happens to the process."""
-        os.write(self._file, f"{' '.join(map(str, words))}\n".encode())
+    def note(self, lines: Iterable[str]) -> None:
+        """Append lines; they are there when this returns, whatever happens to the process."""
+        os.write(self._file, "".join(f"{line}\n" for line in lines).encode())
 
 
-async def _work(node: Node, journal: Journal, queue: str) -> None:
-    while True:
-        asked = time.monotonic_ns()
-        try:
-            jobs = await node.ask("GETJOB", "TIMEOUT", 1000, "COUNT", 1, "FROM", queue)
-            if not isinstance(jobs, list):
-                await asyncio.sleep(0 if jobs is None else _PAUSE_S)
-                continue
-            for _, job, body in jobs:
-                number = int(body)
-                journal.note("g", number, asked, time.monotonic_ns())
-                await _acknowledge(node, journal, job, number)
-        except OSError:
-            await asyncio.sleep(_PAUSE_S)
+class Worker:
+    """Takes ``count`` jobs at a time, and does them; every ``poison``-th it refuses (0: none)."""
+
+    def __init__(self, node: Node, journal: Journal, queue: str, count: int, poison: int) -> None:
+        self._node = node
+        self._journal = journal
+        self._question = ("GETJOB", "TIMEOUT", 1000, "COUNT", count, "WITHCOUNTERS", "FROM", queue)
+        self._poison = poison
+
+    async def run(self) -> None:
+        """Work until the process is killed."""
+        while True:
+            asked = time.monotonic_ns()
+            try:
+                jobs = await self._node.ask(*self._question)
+            except OSError:
+                jobs = OSError()
+            if isinstance(jobs, list):
+                await self._do(jobs, asked)
+            elif jobs is not None:
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _do(self, jobs: Sequence[Any], asked: int) -> None:
+        here = time.monotonic_ns()
+        numbers = [int(job[2]) for job in jobs]
+        notes = [
+            f"g {number} {asked} {here} {job[4]} {job[6]}"
+            for number, job in zip(numbers, jobs, strict=True)
+        ]
+        if random.random() < _WORKS_ON:
+            self._journal.note(notes)
+            notes = []
+            await asyncio.sleep(random.uniform(0, _MOST_WORK_S))
+        ids = [job[1] for job in jobs]
+        notes += [
+            f"r {number}" if self._refuses(number) else f"a {number} {job.decode()}"
+            for number, job in zip(numbers, ids, strict=True)
+        ]
+        self._journal.note(notes)
+        replies = await self._node.ask_all(
+            ("NACK" if self._refuses(number) else "ACKJOB", job)
+            for number, job in zip(numbers, ids, strict=True)
+        )
+        now = time.monotonic_ns()
+        self._journal.note(
+            f"{'n' if self._refuses(number) else 'd'} {number} {now}"
+            for number, reply in zip(numbers, replies, strict=False)
+            if reply == 1
+        )
+
+    def _refuses(self, number: int) -> bool:
+        return is_poison(number, self._poison)
 
 
-async def _acknowledge(node: Node, journal: Journal, job: bytes, number: int) -> None:
-    journal.note("a", number, time.monotonic_ns())
-    if await node.ask("ACKJOB", job) == 1:
-        journal.note("d", number, time.monotonic_ns())
+def is_poison(number: int, poison: int) -> bool:
+    """Whether a job is one of those that all workers refuse."""
+    return poison > 0 and number % poison == poison - 1
 
 
 async def _add(
     node: Node, journal: Journal, queue: str, numbers: Sequence[int], options: Sequence[str]
 ) -> None:
-    for number in numbers:
-        while True:
-            reply: Any = None
-            with suppress(OSError):
-                reply = await node.ask("ADDJOB", queue, number, 10_000, *options)
-            if isinstance(reply, bytes):
-                journal.note("+", number)
-                break
-            journal.note("?", number)
-            await asyncio.sleep(_PAUSE_S)
+    for first in range(0, len(numbers), _ADDED_AT_ONCE):
+        left = list(numbers[first : first + _ADDED_AT_ONCE])
+        while left:
+            asked = time.monotonic_ns()
+            replies = await node.ask_all(
+                ("ADDJOB", queue, number, 10_000, *options) for number in left
+            )
+            added = {
+                number
+                for number, reply in zip(left, replies, strict=False)
+                if isinstance(reply, bytes)
+            }
+            journal.note(
+                f"+ {number} {asked}" if number in added else f"? {number}" for number in left
+            )
+            left = [number for number in left if number not in added]
+            if left:
+                await asyncio.sleep(_PAUSE_S)
 
 
 async def _run(kind: str, options: dict[str, Any]) -> None:
     journal = Journal(options["journal"])
     nodes = [(str(host), int(port)) for host, port in options["nodes"]]
-    tasks = options["tasks"]
+    tasks, queue = options["tasks"], options["queue"]
     everyone = [Node(nodes, number % len(nodes)) for number in range(tasks)]
     if kind == "work":
-        await asyncio.gather(*(_work(node, journal, options["queue"]) for node in everyone))
+        counts, poison = itertools.cycle(COUNTS), options["poison"]
+        workers = [Worker(node, journal, queue, next(counts), poison) for node in everyone]
+        await asyncio.gather(*(worker.run() for worker in workers))
     else:
         numbers = range(options["first"], options["first"] + options["count"])
         await asyncio.gather(
             *(
-                _add(node, journal, options["queue"], numbers[at::tasks], options["words"])
+                _add(node, journal, queue, numbers[at::tasks], options["words"])
                 for at, node in enumerate(everyone)
             )
         )
+
+
+async def states_of(nodes: Nodes, ids: Iterable[bytes]) -> list[str]:
+    """What the first node that answers says of jobs: their states, or ``unknown``."""
+    node = Node(nodes, 0)
+    replies: list[Any] = []
+    wanted = list(ids)
+    for _ in nodes:
+        replies = await node.ask_all(("SHOW", job) for job in wanted)
+        if len(replies) == len(wanted):
+            break
+    node.close()
+    return [_state(reply) for reply in replies]
+
+
+def _state(reply: Any) -> str:
+    if not isinstance(reply, list):
+        return "unknown" if reply is None else str(reply)
+    state: bytes = reply[reply.index(b"state") + 1]
+    return state.decode()
 
 
 class JobProcess:
@@ -160,93 +240,45 @@ class JobProcess:
         self._process.wait(30)
 
 
-@dataclass
-class Seen:
-    """What all processes saw of one queue."""
-
-    added: set[int] = field(default_factory=set)
-    unsure: set[int] = field(default_factory=set)
-    given: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
-    tried: set[int] = field(default_factory=set)
-    done: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-
-    def read(self, path: Path) -> None:
-        """Take in a journal; a line that is cut, for its process was killed, does not count."""
-        text = path.read_bytes()
-        for line in text[: text.rfind(b"\n") + 1].splitlines():
-            kind, first, *rest = line.split()
-            number = int(first)
-            if kind == b"+":
-                self.added.add(number)
-            elif kind == b"?":
-                self.unsure.add(number)
-            elif kind == b"g":
-                self.given[number].append((int(rest[0]), int(rest[1])))
-            elif kind == b"a":
-                self.tried.add(number)
-            else:
-                self.done[number].append(int(rest[0]))
-
-    # What must not be
-
-    def lost(self) -> set[int]:
-        """Jobs that were added, and not acknowledged by anybody."""
-        return self.added - self.done.keys() - self.tried
-
-    def done_twice(self) -> set[int]:
-        """Jobs whose acknowledgement was told twice that it was the first; added once for sure."""
-        return {number for number, times in self.done.items() if len(times) > 1} - self.unsure
-
-    def given_after_done(self) -> set[int]:
-        """Jobs that somebody asked for and got after their acknowledgement was answered."""
-        return {
-            number
-            for number, times in self.done.items()
-            if any(asked > min(times) for asked, _ in self.given[number])
-        } - self.unsure
-
-    def given_twice(self) -> set[int]:
-        """Jobs that were given out more than once."""
-        return {number for number, times in self.given.items() if len(times) > 1} - self.unsure
-
-    def given_within_lock(self, lock_s: float, breaks: Sequence[tuple[int, int]]) -> set[int]:
-        """Jobs that two had at a time; ``breaks``: from when to when leaders may have changed.
-
-        A new leader knows no locks, so it may give out again what its predecessor had given out.
-        """
-        found = set()
-        for number, times in self.given.items():
-            for (asked, _), (_, again) in itertools.pairwise(sorted(times)):
-                is_early = again < asked + lock_s * 1e9
-                if is_early and not any(begin < again and end > asked for begin, end in breaks):
-                    found.add(number)
-        return found - self.unsure
-
-
 class JobLoad:
-    """Adders and workers of one queue in many processes, some of which are killed meanwhile."""
+    """Adders and workers of one queue in many processes, some of which are killed meanwhile.
+
+    ``words``: the options of each job. ``poison``: every so many-th job is refused by all workers.
+    """
 
     def __init__(
-        self, directory: Path, nodes: Nodes, queue: str, words: Sequence[str], seed: int
+        self,
+        directory: Path,
+        nodes: Nodes,
+        queue: str,
+        words: Sequence[str],
+        seed: int,
+        *,
+        poison: int = 0,
     ) -> None:
         self._directory = directory
-        self._nodes = list(nodes)
+        self.nodes = list(nodes)
         self._queue = queue
         self._words = list(words)
         self._random = random.Random(seed)
+        self._poison = poison
         self._journals = itertools.count()
         self._workers: list[JobProcess] = []
         self._adders: list[JobProcess] = []
+        self._seen = Seen()
         self.deaths = 0
 
     def _start(self, kind: str, tasks: int, **options: Any) -> JobProcess:
         journal = self._directory / f"{self._queue}-{next(self._journals)}.journal"
-        fixed = {"journal": str(journal), "nodes": self._nodes, "queue": self._queue}
+        fixed = {"journal": str(journal), "nodes": self.nodes, "queue": self._queue}
         return JobProcess(kind, {**fixed, "tasks": tasks, **options})
+
+    def _start_worker(self, tasks: int) -> JobProcess:
+        return self._start("work", tasks, poison=self._poison)
 
     def work(self, processes: int, tasks: int) -> None:
         """Start so many processes with so many workers each."""
-        self._workers += [self._start("work", tasks) for _ in range(processes)]
+        self._workers += [self._start_worker(tasks) for _ in range(processes)]
 
     def add(self, count: int, processes: int, tasks: int) -> None:
         """Have so many jobs added, at once and by so many."""
@@ -262,7 +294,7 @@ class JobLoad:
         """Kill one of the processes of workers, and start another one."""
         at = self._random.randrange(len(self._workers))
         self._workers[at].kill()
-        self._workers[at] = self._start("work", tasks)
+        self._workers[at] = self._start_worker(tasks)
         self.deaths += 1
 
     @property
@@ -271,11 +303,19 @@ class JobLoad:
         return all(adder.is_over for adder in self._adders)
 
     def seen(self) -> Seen:
-        """What all have seen so far."""
-        seen = Seen()
+        """What all have seen so far: the same object each time, which then knows more."""
         for path in self._paths():
-            seen.read(path)
-        return seen
+            self._seen.read(path)
+        return self._seen
+
+    def undone(self) -> dict[int, str]:
+        """Jobs whose acknowledgement nobody heard of, and that the nodes do not say is done."""
+        unanswered = self.seen().unanswered()
+        states = asyncio.run(states_of(self.nodes, unanswered.values()))
+        if len(states) < len(unanswered):
+            return dict.fromkeys(unanswered, "no node answers")
+        found = dict(zip(unanswered, states, strict=True))
+        return {number: state for number, state in found.items() if state not in _DONE}
 
     def _paths(self) -> Iterator[Path]:
         return iter(sorted(self._directory.glob(f"{self._queue}-*.journal")))
@@ -287,9 +327,7 @@ class JobLoad:
         return self.seen()
 
 
-def histogram(seen: Seen) -> str:
-    """How many jobs were given out how often, for the log of a test."""
-    return str(sorted(Counter(map(len, seen.given.values())).items()))
+_DONE = frozenset({"acked", "unknown"})
 
 
 if __name__ == "__main__":

@@ -462,21 +462,7 @@ class Cluster:
 
     def step(self) -> None:
         rng = self.rng
-        happening = rng.choices(
-            (
-                "produce",
-                "commit",
-                "take",
-                "ack",
-                "time",
-                "expire",
-                "admin",
-                "session",
-                "clock",
-                "fail",
-            ),
-            (10, 30, 20, 25, 10, 10, 4, 1, 1, 2),
-        )[0]
+        happening = rng.choices(tuple(HAPPENINGS), tuple(HAPPENINGS.values()))[0]
         if happening == "produce":
             self.produce()
         elif happening == "commit":

@@ -1,5 +1,7 @@
 """No sequence of faults loses a record of a queue, or gives it to two; planted bugs do."""
 
+import os
+
 import pytest
 
 from qbus.broker.queues.fold import GroupProgress
@@ -8,7 +10,9 @@ from .checks import Checks, ViolationError
 from .cluster import Bugs, simulate
 
 SEEDS = 250
-NIGHTLY_SEEDS = 20_000
+NIGHTLY_SEEDS = os.environ.get("QBUS_SEEDS", f"{SEEDS}-20249")
+"""The first and the last seed of a night: ``QBUS_SEEDS=11804-12000`` runs some of them."""
+_ENOUGH = 5
 
 
 def run(seed: int) -> Checks:
@@ -29,8 +33,16 @@ def test_every_record_is_done_and_none_is_given_to_two() -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
 def test_every_record_is_done_in_thousands_of_storms() -> None:
-    for seed in range(SEEDS, SEEDS + NIGHTLY_SEEDS):
-        run(seed)
+    first, last = map(int, NIGHTLY_SEEDS.split("-"))
+    broken: list[str] = []
+    for seed in range(first, last + 1):
+        try:
+            simulate(seed)
+        except ViolationError as error:
+            broken.append(f"seed {seed}: {error}")
+        if len(broken) == _ENOUGH:
+            break
+    assert not broken, "\n".join(broken)
 
 
 def test_a_seed_reproduces_a_history() -> None:

@@ -164,6 +164,35 @@ def test_what_is_refused_is_said_in_halves_until_it_is_one(session: ShareSession
     assert session.is_idle
 
 
+@pytest.mark.parametrize(
+    "gone", [{0}, {31, 32}, set(range(0, 64, 7)), set(range(64))], ids=lambda gone: f"{len(gone)}"
+)
+def test_whoever_is_refused_gets_through_with_what_it_has(
+    session: ShareSession, gone: set[int]
+) -> None:
+    """The broker takes all of a request or nothing; few more requests say all the rest."""
+    fetch(session, P0)
+    session.pending.add_all(P0, [Ack(offset, ACCEPT) for offset in range(64)])
+    taken: set[int] = set()
+    lost: set[int] = set()
+    requests = 0
+    while session.pending:
+        request, sent = session.acknowledge()
+        said = {
+            offset
+            for batch in request.topics[0].partitions[0].acknowledgement_batches
+            for offset in range(batch.first_offset, batch.last_offset + 1)
+        }
+        code = ErrorCode.INVALID_RECORD_STATE if said & gone else ErrorCode.NONE
+        if not code:
+            taken |= said
+        losses = session.acknowledged(sent, acknowledged(request, code))
+        lost |= {loss.place.offset for loss in losses}
+        requests += 1
+    assert (taken, lost) == (set(range(64)) - gone, gone)
+    assert requests <= min(1 + 12 * len(gone), 127)
+
+
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INVALID_REQUEST])
 def test_other_refusals_lose_all_of_a_partition(session: ShareSession, code: ErrorCode) -> None:
     fetch(session, P0)
