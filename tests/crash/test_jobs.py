@@ -84,7 +84,7 @@ def run(
         assert not seen.lost(dead)
         assert not seen.given_after_done()
         assert not seen.miscounted(LOCK_S, breaks)
-        job_letters.check_letters(seen, count, poison, dead)
+        job_letters.check_letters(seen, poison, dead)
     return seen
 
 

@@ -149,6 +149,10 @@ class Seen:
         """How many jobs came to a worker, at least once."""
         return sum(1 for here in self._here if here)
 
+    def numbers(self) -> set[int]:
+        """The jobs that were added for sure."""
+        return {number for number, state in enumerate(self._states) if state & _ADDED}
+
     def unsure(self) -> set[int]:
         """Jobs that may have been added twice, or not at all."""
         return {number for number, state in enumerate(self._states) if state & _UNSURE}

@@ -50,12 +50,12 @@ def poisoned(numbers: Iterable[int], poison: int) -> set[int]:
     return {number for number in numbers if is_poison(number, poison)}
 
 
-def check_letters(seen: Seen, count: int, poison: int, dead: dict[int, list[int]]) -> None:
+def check_letters(seen: Seen, poison: int, dead: dict[int, list[int]]) -> None:
     """Exactly the jobs beyond the limit were given up.
 
     Each of those that all workers refuse, and of the others none that was not given out so often:
     to workers that were killed.
     """
-    assert poisoned(range(count), poison) <= dead.keys()
+    assert poisoned(seen.numbers(), poison) <= dead.keys()
     assert all(deliveries == LIMIT for copies in dead.values() for deliveries in copies)
     assert dead.keys() - seen.unsure() <= seen.open(), "given up, and done"

@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -161,9 +162,12 @@ def is_poison(number: int, poison: int) -> bool:
 
 
 async def _add(
-    node: Node, journal: Journal, queue: str, numbers: Sequence[int], options: Sequence[str]
+    node: Node, journal: Journal, words: Words, numbers: Sequence[int], is_over: asyncio.Event
 ) -> None:
+    queue, *options = words
     for first in range(0, len(numbers), _ADDED_AT_ONCE):
+        if is_over.is_set():
+            break
         left = list(numbers[first : first + _ADDED_AT_ONCE])
         while left:
             asked = time.monotonic_ns()
@@ -194,9 +198,11 @@ async def _run(kind: str, options: dict[str, Any]) -> None:
         await asyncio.gather(*(worker.run() for worker in workers))
     else:
         numbers = range(options["first"], options["first"] + options["count"])
+        words, is_over = [queue, *options["words"]], asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, is_over.set)
         await asyncio.gather(
             *(
-                _add(node, journal, queue, numbers[at::tasks], options["words"])
+                _add(node, journal, words, numbers[at::tasks], is_over)
                 for at, node in enumerate(everyone)
             )
         )
@@ -233,6 +239,10 @@ class JobProcess:
     def is_over(self) -> bool:
         """Whether it has ended."""
         return self._process.poll() is not None
+
+    def end(self) -> None:
+        """Have an adder end with what it has begun."""
+        self._process.terminate()
 
     def kill(self) -> None:
         """End it, whatever it is about to do."""
@@ -296,6 +306,11 @@ class JobLoad:
         self._workers[at].kill()
         self._workers[at] = self._start_worker(tasks)
         self.deaths += 1
+
+    def end_adding(self) -> None:
+        """Have no more jobs added than have been begun."""
+        for adder in self._adders:
+            adder.end()
 
     @property
     def is_added(self) -> bool:
