@@ -171,9 +171,7 @@ class Looker:
 
     def _id(self, part: Part, record: ConsumerRecord) -> str:
         options = self._service.settings.options_of(record.headers)
-        return id_of(
-            part.ids, record.offset, record.timestamp, record.headers, options
-        ).decode()
+        return id_of(part.ids, record.offset, record.timestamp, record.headers, options).decode()
 
     def scan_queues(
         self, options: ScanOptions, may_see: Callable[[str], bool] | None = None
