@@ -85,9 +85,14 @@ class Dispatcher:
     @property
     def error(self) -> Exception | None:
         """Why some records cannot be delivered now."""
-        senders = (sender.error for sender in self._senders.values() if sender.error is not None)
-        topics = iter(self._errors.values())
-        return self._writer.error or next(topics, None) or next(senders, None)
+        if self._writer.error is not None:
+            return self._writer.error
+        for error in self._errors.values():
+            return error
+        for sender in self._senders.values():
+            if sender.error is not None:
+                return sender.error
+        return None
 
     @property
     def is_idle(self) -> bool:
@@ -180,14 +185,13 @@ class Dispatcher:
         )
 
     def delivered(self, sender: PartitionSender, batch: PendingBatch) -> None:
-        """Checkpoint acknowledged records, together with others of this moment."""
-        if not self._acknowledged:
+        """Checkpoint acknowledged records, together with others of the same answer."""
+        if not self._acknowledged and not self._producer._is_answering:
             asyncio.get_running_loop().call_soon(self._checkpoint)
         self._acknowledged.append((sender, batch))
 
-    async def refused(self, topic: str, error: Exception) -> None:
-        """Replace the producer if the error is fatal for it."""
-        del topic
+    async def refused(self, topic: str, error: Exception) -> None:  # noqa: ARG002 - the protocol's
+        """Replace the producer if the error is fatal for it, whatever topic met it."""
         code = error.code if isinstance(error, ApiError) else None
         if code not in _FATAL and isinstance(error, QbusError) and type(error) is not ClientClosed:
             return
@@ -205,6 +209,8 @@ class Dispatcher:
     def _checkpoint(self) -> None:
         """Advance the positions of the acknowledged records and have them written."""
         acknowledged, self._acknowledged = self._acknowledged, []
+        if not acknowledged:
+            return
         for _, batch in acknowledged:
             for chunk in batch.chunks:
                 chunk.file.acknowledge(chunk)
@@ -286,7 +292,7 @@ class Dispatcher:
 
     def _new_producer(self) -> Producer:
         delivery = self._config.delivery
-        return Producer(
+        producer = Producer(
             self._config.bootstrap,
             compression=delivery.compression,
             compression_level=delivery.compression_level,
@@ -298,6 +304,8 @@ class Dispatcher:
             client_id=_CLIENT_ID,
             security=self._security,
         )
+        producer._after_answer(self._checkpoint)
+        return producer
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

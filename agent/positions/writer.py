@@ -74,7 +74,7 @@ class PositionsWriter:
         self._is_syncing = False
         self._busy_until = 0.0
         self._work: SimpleQueue[_Write | None] = SimpleQueue()
-        self._thread: Thread | None = None
+        self._worker: Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def write(self, done: Done | None = None) -> None:
@@ -122,10 +122,10 @@ class PositionsWriter:
         """Write all changes, if they can be written, and end the thread."""
         with contextlib.suppress(OSError):
             await self.written()
-        thread, self._thread = self._thread, None
-        if thread is not None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
             self._work.put(None)
-            await asyncio.to_thread(thread.join)
+            await asyncio.to_thread(worker.join)
 
     def _begin(self) -> None:
         changes = self._positions.take()
@@ -143,10 +143,10 @@ class PositionsWriter:
             self._end(write, self._store(write))
 
     def _hand_over(self, write: _Write) -> None:
-        if self._thread is None:
+        if self._worker is None:
             self._loop = asyncio.get_running_loop()
-            self._thread = Thread(target=self._run, name="positions", daemon=True)
-            self._thread.start()
+            self._worker = Thread(target=self._run, name="positions", daemon=True)
+            self._worker.start()
         self._work.put(write)
 
     def _run(self) -> None:

@@ -532,6 +532,15 @@ class Producer:
         """Call ``add``, and send what it adds now: the loop's next turn would be later."""
         self._sender.turn_after(add)
 
+    def _after_answer(self, call: Callable[[], object]) -> None:
+        """Call this after each answer of a broker, when the deliveries of its batches are done."""
+        self._sender.after_answer = call
+
+    @property
+    def _is_answering(self) -> bool:
+        """Whether the deliveries of an answer's batches are being told."""
+        return self._sender.is_answering
+
     # Also used by the blocking producer.
 
     def _start(self, is_closed_at_exit: bool = False) -> None:

@@ -74,6 +74,9 @@ class Sender:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_identifying = False
         self._refreshing: set[str] = set()
+        self.is_answering = False
+        """Whether an answer is handled: :attr:`after_answer` is called at the end of it."""
+        self.after_answer: Callable[[], object] | None = None
         self.progress = self._completer.progress
 
     def start(self) -> None:
@@ -322,10 +325,15 @@ class Sender:
         node.in_flight -= 1
         if answer.frame.cancelled():
             return
+        self.is_answering = True
         try:
             self._handle_response(node, batches, answer)
+            if self.after_answer is not None:
+                self.after_answer()
         except Exception as error:  # noqa: BLE001 - deliveries report it
             self._break_down(error)
+        finally:
+            self.is_answering = False
         if not self._accumulator.is_drained:
             self.wake()
 
