@@ -64,7 +64,8 @@ class PendingBatch:
             keys, headers = labels.keys(offsets), labels.headers(offsets)
         self._keys = _extended(self._keys, keys, before, count)
         self._headers = _extended(self._headers, headers, before, count)
-        self.chunks.append(chunk._replace(values=(), offsets=None))
+        of_chunk = (chunk.file, chunk.incarnation, chunk.start, chunk.end, chunk.tail)
+        self.chunks.append(Chunk(*of_chunk, values=(), offsets=None))
         self.size += chunk.end - chunk.start
         self.memory += chunk.end - chunk.start + count * RECORD_OVERHEAD
 

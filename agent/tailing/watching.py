@@ -20,6 +20,8 @@ _LENGTH_AT = 12
 _LONGEST_EVENT = _HEADER.size + 256
 _BUFFER_BYTES = 64 * 1024
 _MOST_BUFFERS = 16
+_MOST_PATHS = 10_000
+"""Paths that are kept by the events of writes to them: these come again and again."""
 
 
 class Noticed(NamedTuple):
@@ -62,12 +64,14 @@ class Watcher:
             raise ConfigError(f"inotify: {error.strerror}") from error
         self._watches: dict[str, int] = {}
         self._directories: dict[int, str] = {}
+        self._paths: dict[bytes, str] = {}
         self.is_complete = True
         self.descriptor: int = self._inotify.fileno()
 
     def watch(self, directories: Iterable[str]) -> bool:
         """Watch exactly these directories; return whether any of them is new."""
         wanted = set(directories)
+        self._paths.clear()
         for gone in self._watches.keys() - wanted:
             watch = self._watches.pop(gone)
             if self._directories.get(watch) == gone:
@@ -99,24 +103,35 @@ class Watcher:
         """
         written: set[str] = set()
         needs_scan = False
-        for watch, mask, name in self._events():
+        known = self._paths
+        for event in self._events():
+            path = known.get(event)
+            if path is not None:
+                written.add(path)
+                continue
+            watch, mask, _, _ = _HEADER.unpack_from(event)
             directory = self._directories.get(watch)
             if mask & self._ignored:
                 if directory is not None:
                     self._watches.pop(directory, None)
                     del self._directories[watch]
+                known.clear()
                 needs_scan = True
             elif mask & self._overflow:
                 needs_scan = True
             elif directory is not None:
                 if mask & self._written:
-                    written.add(os.path.join(directory, os.fsdecode(name)))  # noqa: PTH118
+                    name = os.fsdecode(event[_HEADER.size :].rstrip(b"\0"))
+                    path = os.path.join(directory, name)  # noqa: PTH118
+                    written.add(path)
+                    if len(known) < _MOST_PATHS:
+                        known[event] = path
                 else:
                     needs_scan = True
         return Noticed(written, needs_scan)
 
-    def _events(self) -> Iterable[tuple[int, int, bytes]]:
-        """Yield watch, mask and name of the events since the last read, equal ones once.
+    def _events(self) -> Iterable[bytes]:
+        """Return the events since the last read, each as it is, equal ones once.
 
         Each write to a file is an event: a file that is written often has very many.
         """
@@ -134,9 +149,7 @@ class Watcher:
                 start = end
             if size <= _BUFFER_BYTES - _LONGEST_EVENT:
                 break
-        for event in events:
-            watch, mask, _, _ = _HEADER.unpack_from(event)
-            yield watch, mask, event[_HEADER.size :].rstrip(b"\0")
+        return events
 
     def close(self) -> None:
         """Close all watches."""
