@@ -102,7 +102,12 @@ def due_elections(topics: Iterable[Topic], view: View) -> list[StateChange]:
     return [*_changes(topics, view, _due_state)]
 
 
-def _due_state(partition: PartitionInfo, view: View, rules: TopicRules) -> PartitionStateNode:
+def _due_state(
+    partition: PartitionInfo, view: View, rules: TopicRules
+) -> PartitionStateNode | None:
+    leader, live = partition.leader, view.live
+    if leader in live and leader not in view.full and all(one in live for one in partition.isr):
+        return None  # as are nearly all, each time that anything changes
     wanted = rules.wanted(len(partition.replicas))
     state = partition.state(view.controller_epoch)
     for replica in partition.isr:
@@ -160,7 +165,7 @@ def shutdown_elections(topics: Iterable[Topic], leader: int, view: View) -> list
 def _changes(
     topics: Iterable[Topic],
     view: View,
-    decide: Callable[[PartitionInfo, View, TopicRules], PartitionStateNode],
+    decide: Callable[[PartitionInfo, View, TopicRules], PartitionStateNode | None],
 ) -> Iterator[StateChange]:
     for topic in topics:
         rules = view.rules(topic)
@@ -168,7 +173,7 @@ def _changes(
             if partition.version < 0:
                 continue
             state = decide(partition, view, rules)
-            if state != partition.state(view.controller_epoch):
+            if state is not None and state != partition.state(view.controller_epoch):
                 yield StateChange(topic, index, state, partition.version)
 
 

@@ -450,7 +450,8 @@ class MetadataCache:
         before = self._topics.get(name)
         if before is not None:
             del self._topics[name], self._by_id[before.id]
-            self._effective.pop(name, None)
+            if after is None or after.config != before.config:
+                self._effective.pop(name, None)
             self._collisions.pop(collision_key(name), None)
         if after is not None:
             self._put(after)
