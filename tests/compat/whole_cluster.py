@@ -92,6 +92,14 @@ class Output:
         """Let it die before its time."""
         self._process.kill()
 
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self._process.terminate()
+
+    def code(self) -> int | None:
+        """Its exit code; None: it runs."""
+        return self._process.poll()
+
     def ended(self, timeout: float = PATIENCE) -> int:
         """Wait until it ends by itself and has told everything; its exit code."""
         code = self._process.wait(timeout)

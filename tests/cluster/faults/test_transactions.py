@@ -48,10 +48,23 @@ def conclude(run: Run, load: TransactionalLoad) -> History:
     history = load.finish()
     report = check(history)
     print(report)
+    print(f"a last stable offset stood still for at most {longest_standstill(history):.1f} s")
     assert not report.findings, str(report)
     assert history.told(Outcome.COMMITTED) > 50
     assert sum(len(one.polls) for one in history.transactions) > 20
     return history
+
+
+def longest_standstill(history: History) -> float:
+    """Seconds for which a last stable offset was seen to be the same, below the end."""
+    longest, since = 0.0, dict[int, tuple[int, float]]()
+    for ends in sorted(history.ends, key=lambda ends: ends.asked):
+        stable, began = since.get(ends.partition, (-1, ends.asked))
+        if ends.stable == ends.end or ends.stable != stable:
+            began = ends.asked
+        since[ends.partition] = ends.stable, began
+        longest = max(longest, ends.told - began)
+    return longest
 
 
 def test_brokers_die_one_after_the_other(run: Run) -> None:
@@ -88,6 +101,38 @@ def test_a_leader_stops_for_longer_than_its_session(run: Run) -> None:
         load.wait_done(15)
         run.resume(leader)
         load.wait_done(30)
+        conclude(run, load)
+
+
+@pytest.mark.nightly
+def test_brokers_are_cut_off_one_after_the_other(networked_run: Run, network: Network) -> None:
+    """The clients still reach them: leader and coordinator of before, who do not know it yet."""
+    run = networked_run
+    with transactions(run) as load:
+        load.wait_done(30)
+        for node in NODES:
+            network.isolate([str(node)])
+            run.wait_deposed(node)
+            load.wait_done(15)
+            network.heal()
+            run.wait_whole()
+        load.wait_done(30)
+        conclude(run, load)
+
+
+@pytest.mark.nightly
+def test_cuts_come_and_go_in_one_direction_or_both(networked_run: Run, network: Network) -> None:
+    run = networked_run
+    with transactions(run) as load:
+        load.wait_done(30)
+        for _ in range(12):
+            one, other = run.random.sample(sorted(network.hosts), 2)
+            network.cut(one, other, both=run.random.random() < 0.5)
+            time.sleep(run.random.uniform(0.2, 8.0))
+            network.heal()
+            time.sleep(run.random.uniform(0.0, 1.0))
+        run.heal()
+        load.wait_done(60)
         conclude(run, load)
 
 
