@@ -7,7 +7,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
@@ -135,7 +135,8 @@ def python_crew(kind: str, bootstrap: str, topic: str, group: str) -> Crew:
 class Stay:
     """A member had a partition for a time, read some of it, and committed up to an offset.
 
-    end: revoked, lost, died, or nothing when it has it still. Of what was lost it was told late.
+    end: revoked, lost, died, or nothing when it has it still. Of what was lost it was told late;
+        what a member had when it was expelled is lost, even if it was told that it is revoked.
     reads: when it read which offset.
     """
 
@@ -146,6 +147,13 @@ class Stay:
     end: str = ""
     reads: list[tuple[float, int]] = field(default_factory=list)
     committed: int = 0
+
+    def note(self, event: Event, offset: int) -> None:
+        """Take in that it read or committed an offset."""
+        if event.what == "read":
+            self.reads.append((event.at, offset))
+        elif event.what == "committed":
+            self.committed = max(offset, self.committed)
 
     def __str__(self) -> str:
         until = "on" if self.until == float("inf") else f"to {self.until:.3f}"
@@ -163,23 +171,22 @@ def stays(stories: Iterable[Story]) -> dict[int, list[Stay]]:
 
 def _stays(story: Story) -> Iterator[Stay]:
     running: dict[int, Stay] = {}
+    expelled: set[int] = set()
     for event in list(story.events):
+        if event.what == "expelled":
+            expelled = set(running)
         for partition, offset in event.offsets.items():
             if event.what == "assigned":
                 running.setdefault(partition, Stay(story.name, partition, event.at))
-            elif (stay := running.get(partition)) is None:
-                continue
-            elif event.what in {"revoked", "lost"}:
-                stay.until, stay.end = event.at, event.what
-                yield running.pop(partition)
-            elif event.what == "read":
-                stay.reads.append((event.at, offset))
-            elif event.what == "committed":
-                stay.committed = max(offset, stay.committed)
+            elif event.what in {"revoked", "lost"} and partition in running:
+                end = "lost" if partition in expelled else event.what
+                expelled.discard(partition)
+                yield replace(running.pop(partition), until=event.at, end=end)
+            elif partition in running:
+                running[partition].note(event, offset)
     for stay in running.values():
-        if story.died_at is not None:
-            stay.until, stay.end = story.died_at, "died"
-        yield stay
+        died = story.died_at
+        yield stay if died is None else replace(stay, until=died, end="died")
 
 
 def double_owners(stories: Iterable[Story], session: float = 0.0) -> list[str]:

@@ -6,9 +6,9 @@ name a line: ``join`` makes a member, ``unsubscribe`` has it leave and ``subscri
 
 Members read, commit what they read about once a second and before they give partitions up, and
 print what happens to them, a JSON array a line: ``[name, what, seconds, {partition: offset}]``.
-``what``: assigned, revoked, lost, read, committed or left. It is printed when a member begins to
-hold a partition, or has ceased to; offsets are what was read, or committed. Seconds are of the
-machine's monotonic clock.
+``what``: assigned, revoked, lost, read, committed, expelled (a commit was refused as one of nobody)
+or left. It is printed when a member begins to hold a partition, or has ceased to; offsets are what
+was read, or committed. Seconds are of the machine's monotonic clock.
 """
 
 import asyncio
@@ -26,13 +26,14 @@ from typing import Any, Protocol
 import confluent_kafka as ck
 
 from qbus.aio import Consumer
-from qbus.errors import QbusError
+from qbus.errors import ApiError, ErrorCode, QbusError
 
 _POLL_S = 0.1
 _COMMIT_S = 1.0
 _INSIST_S = 5.0
 """For how long a member that gives partitions up tries to commit."""
 _PAUSE_S = 0.25
+_EXPELLED = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}
 _printing = threading.Lock()
 
 
@@ -76,6 +77,12 @@ class Diary:
     def of(self, partitions: Iterable[int]) -> dict[int, int]:
         """Return what to commit of these partitions."""
         return {one: self._next[one] for one in partitions if one in self._next}
+
+    def refused(self, offsets: Mapping[int, int], error: object, *, is_expelled: bool) -> None:
+        """Offsets could not be committed: the next commit covers them, or another member reads."""
+        print(f"{self.name} cannot commit {offsets}: {error}", file=sys.stderr, flush=True)
+        if is_expelled:
+            self.tell("expelled")
 
     def committed(self, offsets: Mapping[int, int]) -> None:
         """Offsets are stored: they need no further commit."""
@@ -164,7 +171,8 @@ class _LibrdkafkaMember:
         try:
             done = self._consumer.commit(offsets=places, asynchronous=False)
         except ck.KafkaException as error:
-            _note(f"{self._diary.name} cannot commit {offsets}: {error}")
+            code = error.args[0].code()
+            self._diary.refused(offsets, error, is_expelled=code in _EXPELLED)
             return False
         self._diary.committed({one.partition: one.offset for one in done or () if not one.error})
         return all(one.error is None for one in done or ())
@@ -247,7 +255,8 @@ class _QbusMember:
         try:
             await self._consumer.commit({(self._topic, one): at for one, at in offsets.items()})
         except QbusError as error:
-            _note(f"{self._diary.name} cannot commit {offsets}: {error}")
+            code = error.code if isinstance(error, ApiError) else None
+            self._diary.refused(offsets, error, is_expelled=code in _EXPELLED)
             return False
         self._diary.committed(offsets)
         return True
@@ -303,10 +312,6 @@ async def _or_end_async(member: _QbusMember) -> None:
     except BaseException:
         traceback.print_exc()
         os._exit(1)
-
-
-def _note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

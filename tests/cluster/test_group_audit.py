@@ -102,6 +102,15 @@ def test_what_a_member_gave_up_is_not_read_again() -> None:
     assert len(read_again([read_from("a", 1.0, 0, 0)])) == 1
 
 
+def test_a_member_that_was_expelled_lost_what_it_had_then() -> None:
+    first = story("a", *read_from("a", 1.0, 0, 1).events, ("expelled", 4.0, {}))
+    late = ended(first, "revoked", 5.0)
+    assert double_owners([late, read_from("b", 3.0, 0, 1)]) == []
+    assert read_again([late, read_from("b", 3.0, 0, 1)]) == []
+    again = story("a", *late.events, ("assigned", 6.0, {0: -1}), ("revoked", 8.0, {0: -1}))
+    assert len(double_owners([again, read_from("b", 7.0)])) == 1
+
+
 def test_a_commit_below_an_earlier_one_is_found() -> None:
     first = story("a", ("committed", 1.0, {0: 5}), ("committed", 2.0, {0: 5, 1: 9}))
     assert commits_set_back([first, story("b", ("committed", 3.0, {0: 6}))]) == []

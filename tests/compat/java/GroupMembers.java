@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -149,6 +150,10 @@ class GroupMembers {
                 consumer.commitSync(offsets);
             } catch (KafkaException refused) {
                 System.err.println(name + " cannot commit " + offsets + ": " + refused);
+                if (refused instanceof CommitFailedException
+                        && !refused.getMessage().contains("stale member epoch")) {
+                    tell("expelled", Map.of());
+                }
                 return false;
             }
             Map<Integer, Long> stored = new HashMap<>();
