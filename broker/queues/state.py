@@ -306,11 +306,14 @@ class QueueState:
     ) -> Settlement:
         """Begin what a member says of the records that it has: all of it, or nothing.
 
+        What is before the group's start is done, whoever did it, and passed over: so what retention
+        took does not spoil the rest, as in Kafka.
+
         Raises ApiError: INVALID_RECORD_STATE where ``member`` does not have one of them,
         INVALID_REQUEST where ranges overlap, or mean nothing.
         """
         found: list[tuple[AckRange, list[Span[Lease]]]] = []
-        end = -1
+        start, end = self.progress.start, -1
         for ack in sorted(ranges):
             if ack.first <= end or ack.last < ack.first or not 0 <= ack.type <= AckType.RENEW:
                 raise ApiError(
@@ -318,6 +321,10 @@ class QueueState:
                     f"acknowledgement {ack.type} of the records from {ack.first} to {ack.last}",
                 )
             end = ack.last
+            if end < start:
+                continue
+            if ack.first < start:
+                ack = ack._replace(first=start)
             found.append((ack, self._locked(ack, member)))
         changes: list[Change] = []
         origins: list[Origin] = []

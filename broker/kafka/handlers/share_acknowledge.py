@@ -1,6 +1,7 @@
 """ShareAcknowledge (key 79): what became of records that a member of a share group acquired.
 
-The answer comes when it is stored. Each partition's acknowledgements count together or not at all.
+The answer comes when it is stored. Each partition's acknowledgements count together or not at all;
+what lies before the group's start is done already, and is passed over.
 Epoch -1 ends the member's session, after what it acknowledges; what it has besides becomes
 available. Version 2 renews locks (KIP-1222), which begin anew when the answer is sent.
 """

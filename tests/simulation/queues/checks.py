@@ -22,7 +22,7 @@ class Checks:
         self.returned: Counter[int] = Counter()  # returns whose answers came
         self.at_most_once: Counter[int] = Counter()
         self.holders: dict[int, tuple[str, int]] = {}  # member and end of the lock
-        self.forgotten: set[int] = set()  # of these, what the member says nothing about any more
+        self.forgotten: set[tuple[str, int]] = set()  # what members say nothing of any more
         self.counted: dict[int, int] = {}  # deliveries that this leader said last
         self.failovers = 0
 
@@ -54,7 +54,7 @@ class Checks:
             raise ViolationError(f"{record}: delivery {deliveries} comes after {before}")
         self.counted[record] = deliveries
         self.holders[record] = (member, until_ms)
-        self.forgotten.discard(record)
+        self.forgotten.discard((member, record))
 
     def given_once(self, record: int) -> None:
         """A member got a record at most once."""
@@ -72,16 +72,9 @@ class Checks:
         """Nobody has a record any more."""
         self.holders.pop(record, None)
 
-    def forget(self, member: str, now_ms: int) -> None:
-        """A member hears that it does not have all that it believes to: locks ran out.
-
-        One that said the same again and again would never get through with what it does have.
-        """
-        self.forgotten.update(
-            record
-            for record, (holder, until_ms) in self.holders.items()
-            if holder == member and until_ms <= now_ms
-        )
+    def forget(self, member: str, records: list[int]) -> None:
+        """A member hears that it does not have all of these: it says nothing more of them."""
+        self.forgotten.update((member, record) for record in records)
 
     def all_before(self, records: list[int]) -> None:
         """The group's start is behind these records."""

@@ -32,6 +32,9 @@ from .checks import Checks
 GROUP = "g"
 REPLICAS = 3
 MEMBERS = ("a", "b", "c", "d")
+HALVING = MEMBERS[:2]
+"""Those who say again in halves what is refused, as our client does. The others take all of it as
+lost until they get it again, as Kafka's client does."""
 LOCK_MS = 30_000
 STEPS = 250
 SETTINGS = GroupSettings(
@@ -330,7 +333,7 @@ class Cluster:
         believed = [
             record
             for record, (holder, _) in self.checks.holders.items()
-            if holder == member and record not in self.checks.forgotten
+            if holder == member and (member, record) not in self.checks.forgotten
         ]
         if self.rng.random() < 0.1:  # it comes late, or again
             believed += self.rng.sample(range(self.next_id), min(self.next_id, 1))
@@ -340,15 +343,27 @@ class Cluster:
         ranges = [
             AckRange(offset, offset, self.rng.choice(kinds)) for offset in dict.fromkeys(picked)
         ]
-        if not ranges:
-            return
-        state = self.state
+        if ranges:
+            self.say(member, ranges)
+
+    def say(self, member: str, ranges: list[AckRange]) -> None:
+        """Have the leader take a member's word: all of it, or nothing.
+
+        What is before the group's start is done, and passed over in silence.
+        """
+        start = self.progress.start
         try:
-            settlement = state.acknowledge(member, ranges, self.leader.now_ms, self.wall_ms)
+            settlement = self.state.acknowledge(member, ranges, self.leader.now_ms, self.wall_ms)
         except ApiError:
-            self.checks.forget(member, self.leader.now_ms)
-            return
-        self.acted(member, ranges, settlement)
+            if member in HALVING and len(ranges) > 1:
+                middle = len(ranges) // 2
+                self.say(member, ranges[:middle])
+                self.say(member, ranges[middle:])
+            else:
+                for ack in ranges:
+                    self.checks.forget(member, self.records(ack.first, ack.last))
+        else:
+            self.acted(member, [ack for ack in ranges if ack.first >= start], settlement)
 
     def kinds(self) -> tuple[AckType, ...]:
         accept, release = AckType.ACCEPT, AckType.RELEASE

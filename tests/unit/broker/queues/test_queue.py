@@ -51,9 +51,23 @@ async def test_a_record_can_be_acknowledged_by_who_has_it_alone(world: World) ->
         with pytest.raises(ApiError) as caught:
             await accept(queue, first, last, member)
         assert caught.value.code is ErrorCode.INVALID_RECORD_STATE
-    await accept(queue, 0, 1, "m")
+    await accept(queue, 1, 1, "m")
     with pytest.raises(ApiError):
         await accept(queue, 0, 1, "m")
+    await accept(queue, 0, 0, "m")
+
+
+async def test_what_is_before_the_start_may_be_acknowledged_again(world: World) -> None:
+    await world.add(b"a", b"b", b"c")
+    queue = world.queue()
+    await take(queue, 3)
+    await accept(queue, 0, 1)
+    await accept(queue, 0, 1)
+    assert world.progress().start == 2
+    await accept(queue, 1, 2)
+    assert world.progress().start >= 3
+    await queue.acknowledge("another", [AckRange(0, 2, AckType.RELEASE)])
+    assert await take(queue) == []
 
 
 async def test_acknowledgements_are_all_or_none(world: World) -> None:
