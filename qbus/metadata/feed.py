@@ -3,8 +3,10 @@
 Each transaction that changes a broker, a topic, a partition's state or a configuration also creates
 the next ``/brokers/changes/change-<sequence>``, which names what it changed (:func:`decide`). A
 broker that follows the feed reads the named nodes again, so it does not matter how many changes it
-sees at once. Old changes are pruned, but never the newest: a broker that does not find the last
-change it saw knows that it missed some.
+sees at once. Of topics that were created, grew or were deleted the change tells all (its
+``details``), and a broker to which it is the next one of that topic need not read. Old changes are
+pruned, but never the newest: a broker that does not find the last change it saw knows that it
+missed some.
 """
 
 import asyncio
