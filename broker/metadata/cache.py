@@ -1,8 +1,9 @@
 """The metadata cache: the cluster's metadata in memory, kept current by the store's feed.
 
 The cache takes its position in the feed before it reads anything, and reads again what a change
-names, so it misses nothing in between; but what a change tells whole it takes as told. Subscribers are called with the differences, in order and
-one after the other; a change counts as applied when all of them have returned.
+names, so it misses nothing in between. What a change tells whole is taken as told. Subscribers are
+called with the differences, in order and one after the other; a change counts as applied when all
+of them have returned.
 """
 
 import asyncio
