@@ -30,7 +30,7 @@ class Acknowledged:
 
     @property
     def count(self) -> int:
-        return sum(len(values) for values in self.offsets.values())
+        return sum(len(values) for values in list(self.offsets.values()))
 
 
 class Load:
