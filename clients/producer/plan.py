@@ -213,7 +213,7 @@ class Planner:
             if size >= MAX_REQUEST_BYTES:
                 plan.pause = 0.0
                 break
-            if self._options.is_idempotent and not self._is_identified(queue):
+            if self._options.is_idempotent and not self._is_identified(queue, now):
                 plan.needs_identity = True
                 continue
             if self._transaction is not None and not self._transaction.admits(queue.partition):
@@ -226,13 +226,13 @@ class Planner:
                 size += batch.size
         return batches
 
-    def _is_identified(self, queue: PartitionQueue) -> bool:
+    def _is_identified(self, queue: PartitionQueue, now: float) -> bool:
         if queue.identity is None:
             if self.identity is not None and self.identity.producer_id == queue.rejected_id:
                 self.identity = None
             if self.identity is None:
                 return False
-            queue.set_identity(self.identity)
+            queue.set_identity(self.identity, now)
         return True
 
     def _connect(self, node: NodeState, now: float, plan: Plan) -> None:

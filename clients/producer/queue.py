@@ -6,7 +6,9 @@ record once and in order, and recovers by these rules (KIP-98, KIP-360):
 - A batch gets an identity and a sequence when it is first sent and keeps them in retries, so that
   the broker recognizes it.
 - A broker accepts any first sequence of an unknown identity. Until one batch is delivered, only
-  one is in flight: otherwise the broker could take the second for the first.
+  one is in flight: otherwise the broker could take the second for the first. A producer's next
+  epoch begins with sequence 0 where the broker remembers the one before: so a transaction need not
+  wait in a partition that had a batch of a transaction shortly before.
 - A broker recognizes a producer's last five batches. So the first of any five in a row is answered
   before a sixth is sent, even when those between are delivered.
 - After a failure nothing is sent until everything in flight is answered; then failed batches are
@@ -34,6 +36,8 @@ _FIRST_LINGER = 0.0025
 """Seconds that a transaction's first batch for a partition lingers at most: it is the only one in
 flight while the coordinator takes the partition in, and more records are gathered meanwhile.
 """
+_REMEMBERED_S = 60.0
+"""Seconds for which a broker surely remembers a producer that it has stored a batch of."""
 OUT_OF_SEQUENCE = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -67,6 +71,8 @@ class PartitionQueue:
         self._next_sequence = 0
         self._next_ordinal = 0
         self._is_established = not idempotent
+        self._stored_id = -1  # the producer of the last batch that was stored
+        self._stored_at = -math.inf  # when that was begun
         self._is_idempotent = idempotent
         self._is_transactional = transactional
         self.is_displaced = False
@@ -145,12 +151,16 @@ class PartitionQueue:
         self._in_flight.append(batch)
         return batch
 
-    def set_identity(self, identity: ProducerIdentity) -> None:
+    def set_identity(self, identity: ProducerIdentity, now: float = math.inf) -> None:
         """Number what was never sent from 0, as ``identity``."""
         self.identity = identity
         self.is_displaced = False
         self._next_sequence = 0
-        self._is_established = False
+        self._is_established = (
+            identity.is_transactional
+            and identity.producer_id == self._stored_id
+            and now - self._stored_at < _REMEMBERED_S
+        )
 
     def number(self, batch: Batch) -> None:
         """Give ``batch`` its identity and sequence, unless it has them."""
@@ -163,6 +173,8 @@ class PartitionQueue:
         """Remove a stored batch."""
         if batch.identity == self.identity:
             self._is_established = True
+        if batch.identity is not None:
+            self._stored_id, self._stored_at = batch.identity.producer_id, batch.created_at
         self.given_up(batch)
 
     def given_up(self, batch: Batch) -> None:

@@ -70,6 +70,63 @@ def test_a_batch_lingers_for_more_records() -> None:
     assert batch.count == 2
 
 
+def in_transactions() -> PartitionQueue:
+    """A queue that had a batch of a transaction stored, begun at 10.0, epoch 0 of producer 1."""
+    queue = PartitionQueue(
+        PARTITION, batch_bytes=100, max_in_flight=5, idempotent=True, transactional=True
+    )
+    queue.set_identity(ProducerIdentity(1, 0, is_transactional=True), 10.0)
+    (first,) = in_flight(queue, 1, 10.0)
+    queue.delivered(first)
+    return queue
+
+
+def in_flight(queue: PartitionQueue, count: int, now: float) -> list[Batch]:
+    """Those of ``count`` full batches that may be sent at once."""
+    for _ in range(count):
+        batch = ListBatch(PARTITION, 0, now)
+        batch.add_many([b"value"])
+        batch.size = 100
+        queue.push(batch)
+    taken = list(iter(lambda: queue.take(now, LINGER), None))
+    for one in taken:
+        queue.number(one)
+    return taken
+
+
+def test_the_next_transaction_waits_for_nothing_where_the_broker_remembers_the_producer() -> None:
+    queue = in_transactions()
+    queue.set_identity(ProducerIdentity(1, 1, is_transactional=True), 11.0)
+    assert numbers(in_flight(queue, 3, 11.0)) == [(1, 0), (1, 1), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("identity", "now"),
+    [
+        (ProducerIdentity(2, 0, is_transactional=True), 11.0),  # another producer
+        (ProducerIdentity(1, 1, is_transactional=True), 70.0),  # it may be forgotten
+        (ProducerIdentity(1, 1), 11.0),  # after an error: nobody knows what is stored
+    ],
+)
+def test_else_its_first_batch_is_stored_before_others_are_sent(
+    identity: ProducerIdentity, now: float
+) -> None:
+    queue = in_transactions()
+    queue.set_identity(identity, now)
+    assert len(in_flight(queue, 3, now)) == 1
+
+
+def test_what_the_broker_refuses_because_the_first_batch_was_refused_follows_it() -> None:
+    queue = in_transactions()
+    queue.set_identity(ProducerIdentity(1, 1, is_transactional=True), 11.0)
+    first, second = in_flight(queue, 2, 11.0)
+    queue.failed(first, ErrorCode.CONCURRENT_TRANSACTIONS, 11.0)
+    queue.failed(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 11.0)
+    assert not queue.is_displaced
+    assert in_flight(queue, 0, 12.0) == [first, second]
+    assert numbers([first, second]) == [(1, 0), (1, 1)]
+
+
 def test_a_transactions_first_batch_lingers_shortly_while_its_partition_is_not_taken_in() -> None:
     queue = PartitionQueue(
         PARTITION, batch_bytes=100, max_in_flight=5, idempotent=True, transactional=True
