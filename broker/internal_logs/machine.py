@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from qbus.errors import ApiError
+
 A = TypeVar("A")
 
 Producer = tuple[int, int]
@@ -37,9 +39,13 @@ class Outcome(Generic[A]):
     they are stored for good, also if nobody waits for the answer any more. ``apply``, given the
     offset of the first record, does to the state what replaying all of them would do, for less.
     Records that are ``packed``, instead of others, are applied so.
+
+    ``refusal`` is told instead of the answer, but not before the records are stored. A broker that
+    does not know yet that another one leads may know less than that: what it refuses for good, it
+    is to write down first, which it cannot any more.
     """
 
-    __slots__ = ("acknowledged", "answer", "apply", "packed", "producer", "records")
+    __slots__ = ("acknowledged", "answer", "apply", "packed", "producer", "records", "refusal")
 
     def __init__(
         self,
@@ -50,8 +56,10 @@ class Outcome(Generic[A]):
         acknowledged: Callable[[], object] | None = None,
         apply: Callable[[int], object] | None = None,
         packed: PackedRecords | None = None,
+        refusal: ApiError | None = None,
     ) -> None:
         self.answer = answer
+        self.refusal = refusal
         self.records = records
         self.packed = packed
         self.producer = producer

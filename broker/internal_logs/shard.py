@@ -288,7 +288,7 @@ class Shard(Generic[M]):
             self._take_in_own(outcome, run.add_packed(packed), now_ms)
         elif outcome.records:
             self._take_in_own(outcome, run.add(outcome.records, outcome.producer), now_ms)
-        return _Answer(request.asker, outcome.answer, None, outcome.acknowledged)
+        return _Answer(request.asker, outcome.answer, outcome.refusal, outcome.acknowledged)
 
     def _take_in_own(self, outcome: Outcome[Any], first_offset: int, now_ms: int) -> None:
         if outcome.apply is not None:

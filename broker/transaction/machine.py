@@ -11,7 +11,7 @@ producer id that nobody has yet answers NEEDS_PRODUCER_ID, and is asked again wi
 import heapq
 from collections.abc import Callable, Collection, Iterator
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from qbus.errors import ApiError, ErrorCode
 
@@ -231,6 +231,8 @@ class TransactionMachine:
         if known.state in ENDING:
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if known.state is State.ONGOING:
+            if expected is not None and _is_ahead(expected, known):
+                return self._refused(known, ErrorCode.PRODUCER_FENCED)
             if expected is not None and expected[1] != known.epoch:
                 raise ApiError(ErrorCode.PRODUCER_FENCED)
             # A producer that aborts its own transaction this way is known when it asks again.
@@ -280,6 +282,9 @@ class TransactionMachine:
 
         Raises ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
+        known = self._known(transactional_id)
+        if _is_ahead(producer, known):
+            return self._refused(known, ErrorCode.PRODUCER_FENCED)
         known = self._of(transactional_id, producer)
         if known.state in ENDING:
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -308,6 +313,9 @@ class TransactionMachine:
 
         Raises ApiError as :meth:`add` does.
         """
+        known = self._known(transactional_id)
+        if _is_ahead(producer, known):
+            return self._refused(known, ErrorCode.PRODUCER_FENCED)
         known = self._of(transactional_id, producer)
         if known.state in ENDING:
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -334,17 +342,32 @@ class TransactionMachine:
         Raises ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
         INVALID_TXN_STATE.
         """
+        known = self._known(transactional_id)
+        if _is_ahead(producer, known):
+            return self._refused(known, ErrorCode.PRODUCER_FENCED)
         if client_version < EPOCH_PER_TRANSACTION:
             known = self._of(transactional_id, producer)
             return self._end_in_epoch(known, commit=commit, now_ms=now_ms)
-        known = self._known(transactional_id)
         if _has_ended(known, producer):
             return _end_again(known, commit=commit)
         known = self._of(transactional_id, producer)
         if known.state in ENDING:  # it means the next transaction, which cannot have begun
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return self._end_epoch(known, client_version, new_producer_id, commit=commit, now_ms=now_ms)
+
+    def _end_epoch(
+        self,
+        known: Transaction,
+        client_version: int,
+        new_producer_id: int | None,
+        *,
+        commit: bool,
+        now_ms: int,
+    ) -> Outcome[Producer | Need]:
+        """The same for clients that get a new epoch."""
         if known.state is not State.ONGOING and commit:
-            raise ApiError(ErrorCode.INVALID_TXN_STATE, "there is no transaction to commit")
+            code = ErrorCode.INVALID_TXN_STATE
+            return self._refused(known, code, "there is no transaction to commit")
         following = NO_PRODUCER_ID
         if known.is_exhausted:
             if new_producer_id is None:
@@ -379,14 +402,27 @@ class TransactionMachine:
             )
             return self._decide(ending, Reason.ASKED, identity)
         if known.state is State.EMPTY or known.is_committed is not commit:
-            raise ApiError(
+            return self._refused(
+                known,
                 ErrorCode.INVALID_TXN_STATE,
                 f"the transaction is {known.state.label}"
                 f" and cannot be {'committed' if commit else 'aborted'}",
             )
         if known.state in ENDING:
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        return Outcome(identity)
+        # It is the transaction before, where another broker has the next one: see _refused.
+        return Outcome(identity, [self._record(known)])
+
+    def _refused(
+        self, known: Transaction, code: ErrorCode, message: str | None = None
+    ) -> Outcome[Any]:
+        """The refusal of what this state has not heard of.
+
+        It may be that another broker coordinates by now, and has. So the state is written once more
+        before the refusal is told: where others lead that is not acknowledged, and the producer
+        asks there.
+        """
+        return Outcome(None, [self._record(known)], refusal=ApiError(code, message))
 
     def _decide(
         self, ending: Transaction, reason: Reason, answer: Producer
@@ -444,6 +480,11 @@ def _open_for_ms(transaction: Transaction, now_ms: int) -> int:
     if transaction.state in OVER or transaction.started_ms == NOT_STARTED:
         return -1
     return now_ms - transaction.started_ms
+
+
+def _is_ahead(producer: Producer, known: Transaction) -> bool:
+    """Whether a producer has an epoch that its id was not given yet, as far as is known."""
+    return producer[0] == known.producer_id and producer[1] > known.epoch
 
 
 def _may_be(expected: Producer, known: Transaction) -> bool:

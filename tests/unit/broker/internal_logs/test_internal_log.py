@@ -261,6 +261,37 @@ class TestWhatIsAcknowledged:
         assert await refused is ErrorCode.CONCURRENT_TRANSACTIONS
         await asked
 
+    async def test_a_refusal_with_records_waits_for_these(self, world: World) -> None:
+        await world.create()
+        world.plane.disk.hold_syncs()
+
+        def refuse(*_: object) -> Outcome[None]:
+            refusal = ApiError(ErrorCode.INVALID_TXN_STATE)
+            return Outcome(None, [(b"x", b"1")], refusal=refusal)
+
+        refused = asyncio.ensure_future(world.code("a", refuse))
+        await eventually(lambda: world.counter().numbers == {"x": 1})
+        await asyncio.sleep(0.05)
+        assert not refused.done()
+        world.plane.disk.release_syncs()
+        assert await refused is ErrorCode.INVALID_TXN_STATE
+
+    async def test_one_that_is_not_acknowledged_is_not_told(self, world: World) -> None:
+        """Another broker leads: it may know what this one refuses."""
+        await world.create()
+        world.plane.disk.hold_syncs()
+
+        def refuse(*_: object) -> Outcome[None]:
+            refusal = ApiError(ErrorCode.INVALID_TXN_STATE)
+            return Outcome(None, [(b"x", b"1")], refusal=refusal)
+
+        refused = asyncio.ensure_future(world.code("a", refuse))
+        await eventually(lambda: world.counter().numbers == {"x": 1})
+        (shard,) = world.log.shards()
+        shard.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        assert await refused is ErrorCode.NOT_COORDINATOR
+        world.plane.disk.release_syncs()
+
     async def test_what_is_to_be_done_then_is_done_though_nobody_waits(self, world: World) -> None:
         await world.create()
         world.plane.disk.hold_syncs()

@@ -55,6 +55,8 @@ class Shell:
             self._take_in(key, value)
         if outcome.acknowledged is not None:
             outcome.acknowledged()
+        if outcome.refusal is not None:
+            raise outcome.refusal
         return outcome.answer
 
     def _with_id(self, operation: Callable[[int | None], Outcome[Producer | Need]]) -> Producer:

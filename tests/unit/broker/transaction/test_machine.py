@@ -1,5 +1,8 @@
 """What the transaction coordinator decides: one transactional id through its transactions."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from qbus.broker.transaction import Participants, State
@@ -502,3 +505,61 @@ class TestListing:
         assert names(longer_ms=999) == {"open"}
         assert names(longer_ms=1_000) == set()
         assert names(longer_ms=0) == {"open"}
+
+
+class TestACoordinatorOfBefore:
+    """It does not know yet that another broker leads, which has heard more: it writes first."""
+
+    @pytest.fixture
+    def producer(self, shell: Shell) -> tuple[int, int]:
+        """One that has committed a transaction, as an older client."""
+        producer = shell.init()
+        shell.add(producer, T0)
+        shell.end(producer, version=1)
+        shell.told()
+        shell.log.clear()
+        return producer
+
+    def written(self, shell: Shell, operation: Callable[[], Any], refusal: ErrorCode) -> None:
+        """An operation is refused so, and writes what is known already."""
+        known = dict(shell.machine.transactions)
+        assert code(operation) is refusal
+        assert len(shell.log) == 1
+        assert shell.machine.transactions == known
+
+    @pytest.mark.parametrize("commit", [True, False])
+    def test_refuses_the_end_of_a_transaction_of_which_it_knows_nothing(
+        self, shell: Shell, producer: tuple[int, int], commit: bool
+    ) -> None:
+        version = 2 if commit else 1
+        ended = lambda: shell.end(producer, commit=commit, version=version)  # noqa: E731
+        self.written(shell, ended, ErrorCode.INVALID_TXN_STATE)
+
+    def test_takes_no_commit_for_that_of_the_transaction_before(
+        self, shell: Shell, producer: tuple[int, int]
+    ) -> None:
+        assert shell.end(producer, version=1) == producer
+        assert len(shell.log) == 1
+
+    def test_fences_nobody_whose_epoch_is_a_later_one(
+        self, shell: Shell, producer: tuple[int, int]
+    ) -> None:
+        later = producer[0], producer[1] + 1
+        fenced = ErrorCode.PRODUCER_FENCED
+        self.written(shell, lambda: shell.end(later, version=1), fenced)
+        shell.log.clear()
+        self.written(shell, lambda: shell.end(later), fenced)
+        shell.log.clear()
+        self.written(shell, lambda: shell.add(later, T0), fenced)
+        shell.log.clear()
+        self.written(shell, lambda: shell.missing(later, T0), fenced)
+        shell.add(producer, T0)
+        shell.log.clear()
+        self.written(shell, lambda: shell.init(expected=later), fenced)
+
+    def test_refuses_at_once_what_is_certain(self, shell: Shell, producer: tuple[int, int]) -> None:
+        shell.init()
+        shell.log.clear()
+        assert code(lambda: shell.end(producer)) is ErrorCode.PRODUCER_FENCED
+        assert code(lambda: shell.add(producer, T0)) is ErrorCode.PRODUCER_FENCED
+        assert shell.log == []
