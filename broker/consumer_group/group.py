@@ -314,7 +314,9 @@ class ConsumerGroup:
             self._reconcile(member, request.owned, now)
         self._extend_session(member, now)
         told = member.assigned
-        if not (is_joining or is_late or request.is_full) and told == member.told:
+        # Clients have been seen to overlook what they are to give up while they take others over.
+        must_tell = is_joining or is_late or request.is_full or member.revoking
+        if not must_tell and told == member.told:
             return self._accept(member)
         member.told = told
         return self._accept(member, told)

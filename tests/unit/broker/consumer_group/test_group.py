@@ -103,6 +103,21 @@ def test_a_heartbeat_without_a_list_gives_nothing_up(scene: Scene) -> None:
         assert not second.beat().assignment
 
 
+def test_a_member_is_told_what_to_give_up_until_it_has_given_it_up(scene: Scene) -> None:
+    """librdkafka overlooks it at times while it takes over what it was told of before."""
+    first = scene.client("a")
+    scene.client("b")
+    scene.pass_time(1)
+    everything = first.owned
+    told = first.beat(owned=everything).assignment
+    assert told is not None
+    assert scene.beat("a", first.epoch, owned=everything).assignment == told
+    assert scene.beat("a", first.epoch).assignment == told
+    done = scene.beat("a", first.epoch, owned=told)
+    assert done.assignment is None
+    assert scene.beat("a", done.epoch).assignment is None
+
+
 def test_whoever_missed_what_it_was_given_is_told_again_before_it_is_to_give_that_up() -> None:
     """To be told to have what it has would be no news to it, and it would never answer."""
     scene = Scene(t=2)
