@@ -204,6 +204,7 @@ class TestAsking:
             *((offset, str(offset - 9)) for offset in (9, 10)),
         ]
 
+    @pytest.mark.sources
     async def test_records_that_come_packed_are_refused_where_the_log_takes_none(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
