@@ -30,7 +30,7 @@ from qbus.errors import ApiError, ErrorCode, QbusError
 
 _POLL_S = 0.1
 _COMMIT_S = 1.0
-_INSIST_S = 5.0
+_INSIST_S = 30.0
 """For how long a member that gives partitions up tries to commit."""
 _PAUSE_S = 0.25
 _EXPELLED = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}

@@ -31,7 +31,7 @@ class GroupMembers {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Duration POLL = Duration.ofMillis(100);
     private static final long COMMIT_NS = 1_000_000_000L;
-    private static final long INSIST_NS = 5_000_000_000L;
+    private static final long INSIST_NS = 30_000_000_000L;
 
     private enum Wish {
         SUBSCRIBED,
