@@ -4,6 +4,7 @@ The replies to good and bad input are in tests/compat/disque: the same for Disqu
 """
 
 import asyncio
+import gc
 import random
 from typing import Any
 
@@ -15,6 +16,7 @@ from qbus.broker.disque.job_queue import Job, TakenJob
 from qbus.broker.metadata.image import BrokerInfo
 from qbus.broker.partition.partition import Partition
 from qbus.broker.queues import ShareQueue
+from qbus.broker.queues.journal import Entry
 from qbus.errors import ApiError, ErrorCode
 from qbus.jobs import GROUP, JobIds, JobOptions, parse_id
 from qbus.records import iter_batches
@@ -101,6 +103,19 @@ class TestAcknowledging:
         assert len(await jobs.bodies()) == 3
         assert await jobs.ask(f"ACKJOB {' '.join(ids)} {ids[0]}") == 3
         assert await jobs.ask(f"ACKJOB {' '.join(ids)}") == 0
+
+    async def test_nothing_is_left_to_the_garbage_collector(self, jobs: Jobs) -> None:
+        await jobs.add()
+        gc.collect()
+        gc.disable()
+        try:
+            ids = [await jobs.add() for _ in range(3)]
+            await jobs.bodies()
+            assert await jobs.ask(f"ACKJOB {' '.join(ids)}") == 3
+            await jobs.settled()
+            assert not [one for one in gc.get_objects() if type(one) is Entry]
+        finally:
+            gc.enable()
 
     async def test_none_is_answered_before_it_is_stored(self, jobs: Jobs) -> None:
         ids = [await jobs.add() for _ in range(3)]
