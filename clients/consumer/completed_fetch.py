@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from qbus.records import (
     BatchHeader,
-    Compression,
     ConsumerRecord,
     CorruptBatch,
     RecordColumns,
@@ -43,8 +42,6 @@ class CompletedFetch:
         self.epoch = -1
         self.is_exhausted = False
         self.nbytes = len(data)
-        self.decoded_nbytes = 0
-        """Bytes that are decoded at a time of the batch under way, about."""
         self.next_offset = _end_of(data, position)
         self._batches = self._visible(data, check_crcs, AbortedProducers(aborted))
         self._batch: tuple[BatchHeader, memoryview] | None = None
@@ -117,8 +114,6 @@ class CompletedFetch:
 
     def _begin_batch(self, header: BatchHeader, batch: memoryview) -> None:
         self._batch = header, batch
-        is_plain = header.compression is Compression.NONE
-        self.decoded_nbytes = min(AT_ONCE, len(batch)) if is_plain else AT_ONCE
         self._chunks = decode_some(batch, header, *self.partition, self.position, AT_ONCE)
 
     def _end_batch(self, header: BatchHeader) -> None:

@@ -180,7 +180,7 @@ def batches_of(
         records: list[ConsumerRecord] = []
         while limit > 0 and enough > 0 and (some := cursor.decode(limit)):
             limit -= len(some)
-            enough -= cursor.fetched.decoded_nbytes
+            enough -= min(AT_ONCE, cursor.fetched.nbytes)
             records = records + some if records else some
         if records:
             decoded.append((cursor, records))

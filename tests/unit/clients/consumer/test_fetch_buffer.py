@@ -334,16 +334,6 @@ def test_a_poll_of_a_turn_takes_as_much_as_stays_in_the_cache(
     assert offsets_of(turn.more(MANY)) == [(1, [0, 1])]
 
 
-def test_a_poll_takes_many_small_batches(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = [batch(3 * number, 3) for number in range(4)]
-    monkeypatch.setattr(fetch_cursor, "_POLLED", len(small[0]) + 1)
-    loop.fetch(A, *small)
-    turn = Turn(loop.buffer.open_cursors())
-    assert offsets_of(turn.take(MANY)) == [(0, [0, 1, 2, 3, 4, 5])]
-    assert offsets_of(turn.more(4)) == [(0, [6, 7, 8, 9])]
-    assert offsets_of(turn.more(MANY)) == [(0, [10, 11])]
-
-
 def test_a_turn_ends_in_time(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_cursor, "TURN", 0.0)
     loop.fetch(A, batch(0, 3))
