@@ -187,21 +187,23 @@ class TestAsking:
             *(world.log.ask("a", packed(count)) for count in (2, 3)),
             world.log.ask("a", add("x")),
             world.log.ask("a", packed(1)),
+            world.log.ask("a", add("x")),
             world.log.ask("a", packed(2, size=300_000)),
             world.log.ask("a", packed(2, size=300_000)),
         )
-        assert answers == ["done", "done", 1, "done", "done", "done"]
-        assert seen == [0, 2, 6, 7, 9]
-        assert headers(world) == [(0, 5), (5, 1), (6, 3), (9, 2)]
-        assert (world.log.counts.writes, world.log.counts.written) == (1, 11)
-        assert world.counter().history == [(5, "x", b"1", None)]
+        assert answers == ["done", "done", 1, "done", 2, "done", "done"]
+        assert seen == [0, 2, 6, 8, 10]
+        assert headers(world) == [(0, 5), (5, 1), (6, 1), (7, 1), (8, 2), (10, 2)]
+        assert (world.log.counts.writes, world.log.counts.written) == (1, 12)
+        assert world.counter().history == [(5, "x", b"1", None), (7, "x", b"2", None)]
         await world.restart()
         await world.ready()
         assert [entry[:2] for entry in world.counter().history] == [
             *((offset, str(offset)) for offset in range(5)),
             (5, "x"),
-            *((offset, str(offset - 6)) for offset in (6, 7, 8)),
-            *((offset, str(offset - 9)) for offset in (9, 10)),
+            (6, "0"),
+            (7, "x"),
+            *((offset, str(offset % 2)) for offset in range(8, 12)),
         ]
 
     @pytest.mark.sources
