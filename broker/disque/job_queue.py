@@ -569,8 +569,14 @@ def _give_next(clients: Iterable[BlockedClient], taken: TakenJob) -> bool:
 
 
 async def give_back(taken: TakenJob) -> None:
-    """Let somebody else have a job from here whose client is gone, and count nothing."""
+    """Let somebody else have a job from here whose client is gone, and count nothing.
+
+    Nothing is given back that counts more by now: its lock ran out, and somebody else has it.
+    """
     if taken.part is None:
+        return
+    now = taken.part.queue.state_of(taken.offset)
+    if (now.nacks, now.timeouts) != (taken.job.nacks, taken.job.additional_deliveries):
         return
     release = AckRange(taken.offset, taken.offset, AckType.RELEASE, 0)
     try:

@@ -548,6 +548,20 @@ class TestWaiting:
         assert await jobs.ask(f"QBUS.LOCAL QBUS.RELEASE {job} 0 1") == 1
         assert await jobs.bodies() == ["body"]
 
+    async def test_what_a_client_left_long_ago_is_not_taken_from_who_has_it(
+        self, jobs: Jobs
+    ) -> None:
+        await jobs.add(options="RETRY 5")
+        (late,) = await jobs.service.need_queue(b"q").take(1)
+        await jobs.pass_time(6)
+        assert await jobs.bodies() == ["body"]
+        await jobs.service.give_back(late)
+        assert await jobs.bodies() == []
+        await jobs.pass_time(6)
+        (soon,) = await jobs.service.need_queue(b"q").take(1)
+        await jobs.service.give_back(soon)
+        assert await jobs.bodies() == ["body"]
+
     async def test_another_node_gets_only_what_is_led_here(self, jobs: Jobs) -> None:
         queue = jobs.service.need_queue(b"q")
         waiting = jobs.begin("QBUS.LOCAL GETJOB FROM q", jobs.new_client())
