@@ -147,6 +147,7 @@ class World:
         breaks = self.watch.breaks()
         judged, pairs = seen.pairs(breaks)
         print(f"given out {seen.histogram()}; {load.deaths} processes of workers were killed")
+        print(f"leaders may have changed: {breaks}")
         print(f"{len(dead)} dead letters; {judged} of {pairs} deliveries came after others")
         assert seen.added == count or not math.isinf(SECONDS)
         assert not seen.lost(dead)
