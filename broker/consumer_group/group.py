@@ -314,9 +314,10 @@ class ConsumerGroup:
             self._reconcile(member, request.owned, now)
         self._extend_session(member, now)
         told = member.assigned
-        # Clients have been seen to overlook what they are to give up while they take others over.
+        # It is told until it says that it has that: it may have missed a response.
         must_tell = is_joining or is_late or request.is_full or member.revoking
-        if not must_tell and told == member.told:
+        is_known = member.listed is None or member.listed == told
+        if not must_tell and is_known and told == member.told:
             return self._accept(member)
         member.told = told
         return self._accept(member, told)

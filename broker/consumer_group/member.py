@@ -63,6 +63,7 @@ class Member:
     deadline: when its session ends; revoke_by: when it must have given up what it is to, or, of a
         classic member, have joined again. Monotonic seconds; they are not stored.
     told: what the last response told it; None: it is to be told, whatever that is.
+    listed: what it last said that it has; None: nothing yet. Not stored.
     offers: how often in a row it was told of what it did not list. Not stored.
     sight: the topics that its pattern may match, as of its last heartbeat; None: all. Not stored.
     path, encoded: where and how it is stored; None: it changed since.
@@ -88,6 +89,7 @@ class Member:
     deadline: float = math.inf
     revoke_by: float = math.inf
     told: Partitions | None = None
+    listed: Partitions | None = field(default=None, repr=False)
     offers: int = field(default=0, repr=False)
     sight: Sight | None = field(default=None, repr=False)
     path: str = field(default="", repr=False)
@@ -128,13 +130,15 @@ class Member:
         is_free: whether nobody else has a partition.
         is_joining: the member has nothing but ``owned``, and takes nothing over until it is told.
         """
+        if owned is not None:
+            self.listed = owned
         if self.state is MemberState.UNREVOKED and (owned is None or owned & self.revoking):
             return False
         if self.is_reconciled(epoch):
             return False
         before = (self.epoch, self.state, self.assigned, self.revoking)
         released = self.assigned - self.target
-        if released and not is_joining and self._may_not_know(owned):
+        if released and not is_joining and self._may_not_know():
             self.offers += 1
             self.told = None
             if self.state is MemberState.UNREVOKED:
@@ -155,6 +159,9 @@ class Member:
                 self.previous_epoch, self.epoch = self.epoch, epoch
         return before != (self.epoch, self.state, self.assigned, self.revoking)
 
-    def _may_not_know(self, owned: Partitions | None) -> bool:
-        """Whether it lists only what it is to keep, so that to be told of that changes nothing."""
-        return owned == self.assigned & self.target and self.offers < _MOST_OFFERS
+    def _may_not_know(self) -> bool:
+        """Whether it lists only what it is to keep, so that to be told of that changes nothing.
+
+        Silence shows nothing: librdkafka repeats a request whose response it missed as it was.
+        """
+        return self.listed == self.assigned & self.target and self.offers < _MOST_OFFERS

@@ -118,6 +118,14 @@ def test_a_member_is_told_what_to_give_up_until_it_has_given_it_up(scene: Scene)
     assert scene.beat("a", done.epoch).assignment is None
 
 
+def test_a_member_is_told_what_it_has_until_it_lists_that(scene: Scene) -> None:
+    first = scene.client("a")
+    assert scene.beat("a", first.epoch).assignment == first.owned
+    assert scene.beat("a", first.epoch).assignment == first.owned
+    assert first.beat(owned=first.owned).assignment is None
+    assert first.beat().assignment is None
+
+
 def test_whoever_missed_what_it_was_given_is_told_again_before_it_is_to_give_that_up() -> None:
     """To be told to have what it has would be no news to it, and it would never answer."""
     scene = Scene(t=2)

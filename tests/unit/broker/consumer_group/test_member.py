@@ -28,9 +28,13 @@ def test_what_it_does_not_list_it_may_not_know_and_is_told_again() -> None:
     assert (member.state, member.epoch, member.held) == (MemberState.STABLE, 5, of(P0))
 
 
-def test_silence_after_that_shows_that_it_knows() -> None:
+def test_silence_shows_nothing_as_a_request_may_be_repeated() -> None:
     member = having(P0, P1, target=of(P0), state=MemberState.STABLE)
-    reconcile(member, P0)
+    member.listed = of(P0)
+    assert not member.reconcile(5, None, lambda _: True)
+    assert (member.told, member.assigned) == (None, of(P0, P1))
+    member = having(P0, P1, target=of(P0), state=MemberState.STABLE)
+    member.listed = of(P0, P1)
     assert member.reconcile(5, None, lambda _: True)
     assert (member.state, member.revoking) == (MemberState.UNREVOKED, of(P1))
 
