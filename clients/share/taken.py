@@ -183,9 +183,9 @@ class TakenRecords:
         return spans
 
     def _look_up(self, run: TakenRun) -> None:
-        run.is_indexed = True
         places = ((*run.partition, offset) for offset in run.offsets(run.done))
         self._index.update(dict.fromkeys(places, run.lease))
+        run.is_indexed = True  # last: its reader shows nothing that an indexed run does not have
 
     def clear(self) -> None:
         """Forget all of them, and show no more."""

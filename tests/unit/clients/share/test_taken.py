@@ -1,6 +1,7 @@
 """What a member of a share group has: accepted in rows, record by record once it must be."""
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -116,6 +117,36 @@ def test_of_an_indexed_run_only_what_is_held_is_withheld() -> None:
     records.remove([("t", 0, 2)])
     assert records.withhold(run) == [0, 1, 3]
     assert records.index() == {}
+
+
+class WatchedOffsets(list[int]):
+    """Offsets that note, each time they are gone through, whether their run counts as indexed."""
+
+    def __init__(self, offsets: list[int], notes: list[bool]) -> None:
+        super().__init__(offsets)
+        self.notes = notes
+        self.run: TakenRun | None = None
+
+    def __getitem__(self, key: Any) -> Any:
+        some = WatchedOffsets(super().__getitem__(key), self.notes)
+        some.run = self.run
+        return some
+
+    def __iter__(self) -> Iterator[int]:
+        if self.run is not None:
+            self.notes.append(self.run.is_indexed)
+        return super().__iter__()
+
+
+def test_a_run_counts_as_indexed_once_all_of_it_is() -> None:
+    """Else a thread that reads it meanwhile would pass over what is accepted later."""
+    notes: list[bool] = []
+    offsets = WatchedOffsets([2, 3, 9], notes)
+    offsets.run = run = TakenRun(P0, LEASE, offsets=offsets)
+    assert list(taken(run).index()) == [("t", 0, 2), ("t", 0, 3), ("t", 0, 9)]
+    assert notes
+    assert not any(notes)
+    assert run.is_indexed
 
 
 def test_explicit_members_keep_what_they_say_nothing_of() -> None:
