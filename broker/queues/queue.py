@@ -479,13 +479,15 @@ class ShareQueue:
         if turn is None or turn.state is not state or turn.finishing.count >= _MOST_FINISHED:
             turn = _Turn(state, Entry(self.group, []))
         begun: list[tuple[int, int]] = []
-        for first, last in ranges:
-            self._finish(state, first, last, turn.finishing, begun)
-        if begun:
-            if turn is not self._turn:
+        try:
+            for first, last in ranges:
+                self._finish(state, first, last, turn.finishing, begun)
+        finally:  # where a disk fails at one range, those before it are stored all the same
+            if begun and turn is not self._turn:
                 turn.entry.closing = partial(self._close_turn, turn)
                 self._turn = turn
                 self._led.journal.add(turn.entry)
+        if begun:
             turn.entry.told.append((waiter, token))
         return begun
 

@@ -234,3 +234,34 @@ async def test_a_suspected_leader_gives_nothing_and_goes_on_later(world: World) 
     world.partition.resume()
     await accept(queue, 0)
     assert await take(queue) == [b"b"]
+
+
+class Told:
+    """Notes what it is told of."""
+
+    def __init__(self) -> None:
+        self.codes: list[ErrorCode] = []
+
+    def told(self, token: object, code: ErrorCode, message: str | None) -> None:
+        self.codes.append(code)
+
+
+async def test_what_was_begun_before_a_disk_fails_is_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hidden_end(*_: object, **__: object) -> int:
+        raise OSError("the disk fails")
+
+    await world.add(b"a", b"b", b"c")
+    queue = world.queue()
+    assert await take(queue, 1) == [b"a"]
+    waiting = Told()
+    with monkeypatch.context() as patch:
+        patch.setattr("qbus.broker.log.log.Log.hidden_end", hidden_end)
+        with pytest.raises(OSError, match="the disk fails"):
+            queue.begin_to_settle([(0, 0), (2, 2)], waiting, None)
+    await world.settled()
+    assert world.progress().is_done(0)
+    assert not waiting.codes
+    assert list(queue.begin_to_settle([(0, 0), (2, 2)], waiting, None)) == [(2, 2)]
+    await eventually(lambda: waiting.codes == [ErrorCode.NONE])
