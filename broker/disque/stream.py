@@ -5,8 +5,14 @@ receives at once what there is, sends at once what can be, and keeps the rest.
 """
 
 import asyncio
+import logging
 import socket
 from typing import Any, Final, Protocol
+
+_log = logging.getLogger(__name__)
+
+MOST_CLOSING_S: Final = 60.0
+"""How long a client may take what is unsent when its stream is closed."""
 
 _RECEIVED_AT_ONCE: Final = 64 * 1024  # bytes
 
@@ -103,10 +109,14 @@ class PlainStream:
         except OSError as error:
             self._fail(error)
             return
-        if data:
-            self._receiver.data_received(data)
-        else:
+        if not data:
             self.close()
+            return
+        try:
+            self._receiver.data_received(data)
+        except Exception as error:  # noqa: BLE001 - a defect must not leave the client waiting
+            _log.exception("what the client at %s sent cannot be handled", self._address)
+            self._fail(error)
 
     # Sending
 
@@ -159,11 +169,13 @@ class PlainStream:
     # The end
 
     def close(self) -> None:
-        """Receive nothing more, and close once all is sent."""
+        """Receive nothing more, and close once all is sent, or was not taken for too long."""
         if not self._is_closing:
             self._is_closing = True
             self.pause_reading()
-            if not self._unsent:
+            if self._unsent:
+                self._loop.call_later(MOST_CLOSING_S, self.abort)
+            else:
                 self._lose()
 
     def abort(self) -> None:
@@ -175,7 +187,7 @@ class PlainStream:
             self._loop.remove_writer(self._fd)
         self._lose()
 
-    def _fail(self, error: OSError) -> None:
+    def _fail(self, error: Exception) -> None:
         if self._error is None:
             self._error = error
             self.abort()

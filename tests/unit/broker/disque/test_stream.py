@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from qbus.broker.disque import stream as module
 from qbus.broker.disque.stream import PlainStream
 from tests.support.waiting import eventually
 
@@ -133,3 +134,29 @@ async def test_so_is_a_broken_one(pair: Pair) -> None:
     pair.stream.write(b"to nobody")
     await eventually(lambda: pair.receiver.events == ["made", "lost"])
     assert isinstance(pair.receiver.error, OSError)
+
+
+async def test_a_defect_of_who_receives_ends_it(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def data_received(data: bytes) -> None:
+        raise RuntimeError(f"a defect with {len(data)} bytes")
+
+    monkeypatch.setattr(pair.receiver, "data_received", data_received)
+    pair.client.send(b"question")
+    await eventually(lambda: pair.receiver.events == ["made", "lost"])
+    assert isinstance(pair.receiver.error, RuntimeError)
+    assert "a defect with 8 bytes" in caplog.text
+    assert await pair.read(1) == b""
+
+
+@pytest.mark.sources
+async def test_closing_waits_for_nobody_who_does_not_read(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_CLOSING_S", 0.02)
+    pair.stream.write(b"a" * MUCH)
+    pair.stream.close()
+    await eventually(lambda: pair.receiver.events[-1] == "lost")
+    assert pair.receiver.error is None
+    assert len(await pair.read(MUCH)) < MUCH
