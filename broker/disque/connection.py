@@ -429,7 +429,8 @@ class Connection:
     def _on_pending(self) -> None:
         """A reply is there: send it now if it is the only one, else with those of this turn.
 
-        Whoever answers is in the middle of something: what waits is begun later.
+        Whoever answers is in the middle of something, and answers others next: what waits is begun
+        later, and a defect ends this connection alone.
         """
         if self._closed or self._is_due or not self._replies:
             return
@@ -475,7 +476,11 @@ class Connection:
             output.append(first)
         if not replies:
             self._is_barred = False
-        self._write(output)
+        try:
+            self._write(output)
+        except Exception:  # noqa: BLE001 - as above
+            self._close_after_defect()
+            return False
         return True
 
     def _answered(self, size: int) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
@@ -67,12 +67,17 @@ class Commands:
 class Served:
     """A listener, and a client of it."""
 
-    def __init__(self, limits: Limits = LIMITS, budget: int = 1 << 30) -> None:
+    def __init__(
+        self,
+        limits: Limits = LIMITS,
+        budget: int = 1 << 30,
+        use: Callable[[Client, int, int], float] = lambda *_: 0.0,
+    ) -> None:
         self.commands = Commands()
         sock, address = bind(Address("127.0.0.1", 0))
         self.budget = MemoryBudget(budget)
         self.listener = DisqueListener(
-            [Entrance(sock, address)], self.commands, limits, self.budget
+            [Entrance(sock, address)], self.commands, limits, self.budget, use=use
         )
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -306,6 +311,30 @@ async def test_a_defect_ends_one_connection_alone(
     assert "a defect" in caplog.text
     other.send(b"ECHO a\r\n")
     assert await other.text() == b"a"
+
+
+async def test_a_defect_with_a_reply_does_not_reach_who_answers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def use(client: Client, received: int, sent: int) -> float:
+        if sent and client.id == 1:
+            raise RuntimeError("a defect")
+        return 0.0
+
+    served = Served(use=use)
+    await served.listener.start()
+    try:
+        peer, other = await served.connect(), await served.connect()
+        for number, one in enumerate((peer, other)):
+            one.send(b"SOON %d\r\n" % number)
+            await eventually(partial(served.commands.pending.__contains__, b"%d" % number))
+        for number in range(2):
+            served.commands.answer(b"%d" % number)
+        assert await other.text() == b"1"
+        await eventually(lambda: served.listener.connections == 1)
+        assert "a defect" in caplog.text
+    finally:
+        served.close()
 
 
 async def test_the_end_of_a_connection_cancels_what_it_waits_for(served: Served) -> None:
