@@ -1,6 +1,7 @@
 """Jobs that are being finished, and the reply that waits for all of them."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from . import resp
 from .connection import PendingReply, Reply
 from .errors import CommandError
 from .finding import DeliveredJobs, Together
+
+_log = logging.getLogger(__name__)
 
 
 class _Begun:
@@ -94,10 +97,12 @@ class Settling:
             reply.answer(self._answer())
 
     def _on_again(self, task: asyncio.Task[int]) -> None:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if isinstance(error, Exception) and not isinstance(error, (CommandError, ApiError)):
+            _log.error("jobs whose partitions have moved cannot be finished", exc_info=error)
         reply = self._reply
         if reply is None or reply.done():
             return
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is None:
             self._count += task.result()
             reply.answer(self._answer())
