@@ -26,6 +26,7 @@ from .reading import find_delivered
 
 _MOST_NOTED: Final = 200_000  # delivered jobs whose places are kept
 _MOST_KNOWN: Final = 10_000  # partitions that jobs are found in without a look at the metadata
+_FEW_KNOWN: Final = 64  # of these that are not looked over for such as are gone
 
 
 class Place:
@@ -218,6 +219,7 @@ class Finder:
         self._topics_by_id = topics_by_id
         self._me = me
         self._known: dict[bytes, _Known] = {}
+        self._look_over_at = _FEW_KNOWN  # with so many of them
         self._queues = queues
         self._delays = delays
         self._delivered = delivered
@@ -297,10 +299,16 @@ class Finder:
         queue = self._queues.queue(partition, GROUP, self._settings.group)
         if not queue.is_current:
             return None
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
+        if len(self._known) >= self._look_over_at:
+            self._look_over()
         known = self._known[key] = _Known(key, topic, index, partition, queue)
         return known
+
+    def _look_over(self) -> None:
+        """Let go of partitions that are led here no more, or deleted, with all that they hold."""
+        known = {key: one for key, one in self._known.items() if not one.queue.is_closed}
+        self._known = known if len(known) < _MOST_KNOWN else {}
+        self._look_over_at = min(2 * len(self._known) + _FEW_KNOWN, _MOST_KNOWN)
 
     async def find(self, place: Place) -> Found | None:
         """Where a job lies; None: it is not there, or not any more. Raises ApiError."""
