@@ -21,7 +21,7 @@ from .giving import Giver
 from .journal import Entry, Journal, Told
 from .outcomes import Settled, SettledListeners, read_result
 from .settings import READ_COMMITTED, GroupSettings
-from .settlement import Finishing, Given, Settlement
+from .settlement import Finishing, Given, Settlement, sum_of
 from .source import Missing, RecordSource, retrieve
 from .state import QueueState
 from .taking import BatchesTaken, Offer, RecordsTaken
@@ -208,8 +208,7 @@ class ShareQueue:
         """What was done since this broker leads the partition."""
         if self._state is None:
             return self._counts_before
-        pairs = zip(self._counts_before, self._state.counts, strict=True)
-        return QueueCounts(*[a + b for a, b in pairs])
+        return sum_of(self._counts_before, self._state.counts)
 
     @property
     def records_in(self) -> int:

@@ -5,7 +5,8 @@ from typing import Final, NamedTuple
 
 from qbus.records.control import Change, ChangeKind, History
 
-from .types import QueueCounts
+from .ranges import Span
+from .types import AckRange, AckType, QueueCounts
 
 
 class LeaseKind(IntEnum):
@@ -131,3 +132,35 @@ class Reason(IntEnum):
     EXPIRED = 1
     BROKEN = 2
     ONCE = 3
+
+
+def counted(ack: AckRange, span: Span[Lease], change: Change) -> QueueCounts:
+    """What is to be counted when ``change``, the answer to ``ack``, is stored."""
+    count = span.last - span.first + 1
+    if ack.type == AckType.ACCEPT:
+        return QueueCounts(acknowledged=count)
+    released = count if ack.type == AckType.RELEASE else 0
+    is_dropped = ack.type != AckType.GAP and change.kind is ChangeKind.ARCHIVED
+    return QueueCounts(released=released, dropped=count if is_dropped else 0)
+
+
+def sum_of(one: QueueCounts, other: QueueCounts) -> QueueCounts:
+    """Both together."""
+    return QueueCounts(*[a + b for a, b in zip(one, other, strict=True)])
+
+
+def joined(changes: list[Change]) -> list[Change]:
+    """The same changes, neighbours that say the same in one."""
+    found: list[Change] = []
+    for change in changes:
+        if found:
+            before = found[-1]
+            if (
+                before.kind is change.kind
+                and before.history == change.history
+                and before.last + 1 >= change.first >= before.first
+            ):
+                found[-1] = before._replace(last=max(before.last, change.last))
+                continue
+        found.append(change)
+    return found

@@ -38,6 +38,9 @@ from .settlement import (
     Place,
     Reason,
     Settlement,
+    counted,
+    joined,
+    sum_of,
 )
 from .types import AckRange, AckType, QueueCounts, RecordState, RecordStatus
 
@@ -337,11 +340,11 @@ class QueueState:
                 continue
             for span in spans:
                 change = self._answer(ack, span, wall_ms)
-                more = _counted(ack, span, change)
-                counts = more if counts is NO_COUNTS else _sum(counts, more)
+                more = counted(ack, span, change)
+                counts = more if counts is NO_COUNTS else sum_of(counts, more)
                 changes.append(change)
             origins += self._begin_leased(spans)
-        return Settlement(_joined(changes) if len(changes) > 1 else changes, origins, counts)
+        return Settlement(joined(changes) if len(changes) > 1 else changes, origins, counts)
 
     def _locked(self, ack: AckRange, member: str) -> list[Span[Lease]]:
         """The leases of records that ``member`` has, but for those that it got once.
@@ -410,7 +413,7 @@ class QueueState:
 
     def stored(self, settlement: Settlement, wall_ms: int) -> None:
         """The changes are in the log, and in ``progress``."""
-        self._counts = _sum(self._counts, settlement.counts)
+        self._counts = sum_of(self._counts, settlement.counts)
         for origin in settlement.origins:
             for span in self.leases.cut(origin.first, origin.last):
                 if span.value.kind is not SETTLING:  # it was begun anew meanwhile
@@ -496,7 +499,7 @@ class QueueState:
                 changes.append(change)
                 origins += self._begin(span.first, span.last)
         counts = QueueCounts(timeouts=timeouts, dropped=dropped)
-        return Settlement(_joined(changes), origins, counts)
+        return Settlement(joined(changes), origins, counts)
 
     def _expired(self, now_ms: int) -> Iterator[tuple[int, int]]:
         expiries = self._expiries
@@ -676,34 +679,3 @@ def _has(lease: Lease, member: str) -> bool:
 
 def _delivered(history: History) -> History:
     return history._replace(deliveries=history.deliveries + 1)
-
-
-def _counted(ack: AckRange, span: Span[Lease], change: Change) -> QueueCounts:
-    """What is to be counted when ``change``, the answer to ``ack``, is stored."""
-    count = span.last - span.first + 1
-    if ack.type == AckType.ACCEPT:
-        return QueueCounts(acknowledged=count)
-    released = count if ack.type == AckType.RELEASE else 0
-    is_dropped = ack.type != AckType.GAP and change.kind is ChangeKind.ARCHIVED
-    return QueueCounts(released=released, dropped=count if is_dropped else 0)
-
-
-def _sum(one: QueueCounts, other: QueueCounts) -> QueueCounts:
-    return QueueCounts(*[a + b for a, b in zip(one, other, strict=True)])
-
-
-def _joined(changes: list[Change]) -> list[Change]:
-    """The same changes, neighbours that say the same in one."""
-    joined: list[Change] = []
-    for change in changes:
-        if joined:
-            before = joined[-1]
-            if (
-                before.kind is change.kind
-                and before.history == change.history
-                and before.last + 1 >= change.first >= before.first
-            ):
-                joined[-1] = before._replace(last=max(before.last, change.last))
-                continue
-        joined.append(change)
-    return joined
