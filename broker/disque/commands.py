@@ -14,13 +14,13 @@ from qbus.records import build_batch
 from ..metadata.image import Topic
 from ..partition.acknowledgement import Acknowledgement
 from ..partition.partition import ACKS_ALL, Partition
-from ..queues import AckRange, AckType, RecordStatus
+from ..queues import RecordStatus
 from . import errors, resp
 from .adding import NewJob
 from .connection import Client, Reply
 from .errors import CommandError, syntax_error, wrong_arguments
 from .finding import Found, Place
-from .job_queue import BlockedClient, JobQueue, Part, TakenJob, counters
+from .job_queue import BlockedClient, JobQueue, Part, TakenJob, counters, release
 from .nodes import Node
 from .options import (
     AddOptions,
@@ -35,7 +35,6 @@ from .options import (
     parse_qscan,
 )
 from .peers import NodeUnavailableError
-from .queues import MEMBER
 from .reading import created_ms, read_one
 from .scanning import Looker
 from .service import DisqueService
@@ -751,14 +750,11 @@ async def _hold(found: Found) -> bool:
 
 
 async def _release(counted: dict[bytes, tuple[int, int]], found: Found) -> bool:
-    if found.offset is None:
+    known = counted.get(found.place.job.text.encode())
+    if found.offset is None or known is None:
         return False
-    now = found.queue.state_of(found.offset)
-    if counted.get(found.place.job.text.encode()) != (now.nacks, now.timeouts):
-        return False
-    release = AckRange(found.offset, found.offset, AckType.RELEASE, 0)
-    await found.queue.acknowledge(MEMBER, [release])
-    return True
+    nacks, additional_deliveries = known
+    return await release(found.queue, found.offset, nacks, additional_deliveries)
 
 
 async def _within(waiting: Awaitable[bytes], timeout_ms: int) -> bytes:

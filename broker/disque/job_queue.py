@@ -568,18 +568,24 @@ def _give_next(clients: Iterable[BlockedClient], taken: TakenJob) -> bool:
     return any(client.give(taken) for client in clients)
 
 
-async def give_back(taken: TakenJob) -> None:
-    """Let somebody else have a job from here whose client is gone, and count nothing.
+async def release(queue: ShareQueue, offset: int, nacks: int, additional_deliveries: int) -> bool:
+    """Let somebody else have a job, and count nothing; whether that is stored. Raises ApiError.
 
-    Nothing is given back that counts more by now: its lock ran out, and somebody else has it.
+    Not one that counts more by now: its lock ran out, and somebody else has it.
     """
+    now = queue.state_of(offset)
+    if (now.nacks, now.timeouts) != (nacks, additional_deliveries):
+        return False
+    await queue.acknowledge(MEMBER, [AckRange(offset, offset, AckType.RELEASE, 0)])
+    return True
+
+
+async def give_back(taken: TakenJob) -> None:
+    """Let somebody else have a job from here whose client is gone, if it is still this client's."""
     if taken.part is None:
         return
-    now = taken.part.queue.state_of(taken.offset)
-    if (now.nacks, now.timeouts) != (taken.job.nacks, taken.job.additional_deliveries):
-        return
-    release = AckRange(taken.offset, taken.offset, AckType.RELEASE, 0)
+    job = taken.job
     try:
-        await taken.part.queue.acknowledge(MEMBER, [release])
+        await release(taken.part.queue, taken.offset, job.nacks, job.additional_deliveries)
     except ApiError as error:  # at most once, or its time was up
-        _log.debug("the job %s is not given back: %s", taken.job.id, error)
+        _log.debug("the job %s is not given back: %s", job.id, error)
