@@ -523,7 +523,13 @@ class DisqueService(PartitionListener):
                     _log.debug("no jobs from node %s: %s", node.name, error)
                     await asyncio.sleep(_RETRY_S)
                     continue
-                for taken in await self._locked(node, jobs_of(reply, node.for_nodes), since):
+                came = jobs_of(reply, node.for_nodes)
+                try:
+                    locked = await self._locked(node, came, since)
+                except asyncio.CancelledError:  # no client waits any more
+                    self._keep_none(queue, came)
+                    raise
+                for taken in locked:
                     if not queue.give_from_elsewhere(taken):
                         queue.keep(taken)
                         self._loop.call_later(_KEEP_S, self._give_unwanted_back, queue)
@@ -562,6 +568,13 @@ class DisqueService(PartitionListener):
             and isinstance(left_ms, int)
             and left_ms > 1000 * (self._loop.time() - since)
         )
+
+    def _keep_none(self, queue: JobQueue, came: Sequence[TakenJob]) -> None:
+        """Give jobs of another node back at once, but for those that can only be given out here."""
+        if not self.is_draining:
+            for taken in came:
+                queue.keep(taken)
+            self._give_unwanted_back(queue)
 
     def _give_unwanted_back(self, queue: JobQueue) -> None:
         for taken in queue.unwanted():

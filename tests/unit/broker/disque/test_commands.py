@@ -13,10 +13,12 @@ import pytest
 from qbus.broker.disque import service
 from qbus.broker.disque.adding import Adder, NewJob
 from qbus.broker.disque.job_queue import Job, TakenJob
+from qbus.broker.disque.nodes import Node
 from qbus.broker.metadata.image import BrokerInfo
 from qbus.broker.partition.partition import Partition
 from qbus.broker.queues import ShareQueue
 from qbus.broker.queues.journal import Entry
+from qbus.config import Address
 from qbus.errors import ApiError, ErrorCode
 from qbus.jobs import GROUP, JobIds, JobOptions, parse_id
 from qbus.records import iter_batches
@@ -48,6 +50,41 @@ class BrokenDelays:
 
     def intake(self, partition: Partition, batch: memoryview, acks: int) -> None:
         raise RuntimeError("a defect")
+
+
+class Elsewhere:
+    """Another node, which has two jobs, and is silent about them."""
+
+    ids = (
+        "D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a1",
+        "D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a0",
+    )
+
+    def __init__(self) -> None:
+        self.is_asked = False
+        self.released: list[tuple[object, ...]] = []
+        self._has_jobs = True
+
+    def connect(self, address: Address) -> "Elsewhere":
+        return self
+
+    async def call(self, to: object, *words: object) -> Any:
+        """Be a connection, with the words in a list, and all connections, with an address."""
+        if isinstance(to, list) and self._has_jobs:
+            self._has_jobs = False
+            counters = [b"nacks", 0, b"additional-deliveries", 0]
+            return [
+                [b"q", text.encode(), body, *counters]
+                for text, body in zip(self.ids, (b"more", b"once"), strict=True)
+            ]
+        if "QBUS.RELEASE" in words:
+            self.released.append(words[1:])
+            return 1
+        self.is_asked = self.is_asked or "SHOW" in words
+        return await asyncio.get_running_loop().create_future()
+
+    def close(self) -> None:
+        pass
 
 
 class TestAcknowledging:
@@ -578,6 +615,24 @@ class TestWaiting:
         for one, body in ((waiting, "one"), (again, "two")):
             assert decoded(await asyncio.wait_for(one, 5))[0][2] == body
         assert await jobs.bodies("COUNT 9") == ["from elsewhere"]
+
+    async def test_what_another_node_sends_as_the_last_client_goes_is_given_back(
+        self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(service, "_LINGER_S", 0.01)
+        monkeypatch.setattr(service, "_CERTAIN_S", -1.0)  # the reply comes late
+        peers = Elsewhere()
+        node = Node(NODE + 1, "b" * 40, Address("elsewhere", 7711))
+        monkeypatch.setattr(jobs.service, "peers", peers)
+        monkeypatch.setattr(jobs.service, "others_with", lambda _: [node])
+        waiting = jobs.begin("GETJOB FROM q", jobs.new_client())
+        await eventually(lambda: peers.is_asked)
+        waiting.cancel()
+        await eventually(lambda: peers.released == [("QBUS.RELEASE", peers.ids[0], 0, 0)])
+        queue = jobs.service.need_queue(b"q")
+        assert queue.length == 1, "what is given out once stays for the next client"
+        monkeypatch.undo()
+        assert await jobs.ask("GETJOB FROM q other") == [["q", peers.ids[1], "once"]]
 
     async def test_thousands_wait_and_go(self, jobs: Jobs) -> None:
         await jobs.add()
