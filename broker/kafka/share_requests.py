@@ -188,9 +188,10 @@ async def acknowledge(
     # All is looked at before anything is begun: it counts together or not at all.
     for offset, _ in read.results:
         _check_held(queue, member, offset)
+    start = queue.start_offset  # what lies before it is passed over, as without results
     for one in read.ranges:
         if one.type != AckType.GAP:
-            for offset in range(one.first, one.last + 1):
+            for offset in range(max(one.first, start), one.last + 1):
                 _check_held(queue, member, offset)
     stored = [queue.acknowledge(member, read.ranges)] if read.ranges else []
     settled = [queue.settle(offset, result) for offset, result in read.results]

@@ -158,6 +158,16 @@ async def test_results_count_with_the_rest_or_not_at_all(share: SharePlane) -> N
     assert queue.acknowledged == []
 
 
+async def test_what_is_done_already_does_not_spoil_a_result(share: SharePlane) -> None:
+    queue = share.queues.of("t")
+    queue.start = 2
+    queue.put(2, 3)
+    await fetch(share, 0)
+    said = acks(0, 2, ACCEPT), acks(3, 3, ACCEPT, result=b"42")
+    assert only(await fetch(share, 1, *said)).acknowledge_error_code == 0
+    assert queue.settled == {3: b"42"}
+
+
 async def test_a_result_that_comes_too_late_is_refused(share: SharePlane) -> None:
     queue = share.queues.of("t")
     queue.put(0, 0)
