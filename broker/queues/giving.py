@@ -45,6 +45,8 @@ class Giver:
         """
         source, count = self._source, 0
         while taken.left > 0 and state.has_room:
+            if state.ready.size and self._drops_missing(state):
+                continue
             found = source.next(state, min(taken.left, state.room, _AT_ONCE))
             if found is None:
                 break
@@ -117,9 +119,20 @@ class Giver:
     def _drop(self, state: QueueState, first: int, last: int, reason: Reason) -> None:
         self._store(state, state.drop(first, last, reason))
 
+    def _drops_missing(self, state: QueueState) -> bool:
+        """Give up some of what is next and not in the log any more; whether there is any."""
+        missing = self._source.missing(state)
+        if missing is None:
+            return False
+        first, last = missing
+        self._drop(state, first, last, Reason.BROKEN)
+        return True
+
     def take_batches(self, state: QueueState, taking: BatchesTaken) -> None:
         """Take whole batches of what is there. Raises Missing, ApiError, OSError."""
         while state.has_room and taking.left > 0 and state.ready.size:
+            if self._drops_missing(state):
+                continue
             ready = self._source.next_ready(state, state.ready.size)
             if ready is None or not taking.has_room_for(ready.batch):
                 return

@@ -123,7 +123,7 @@ class Finishing:
 
 
 class Reason(IntEnum):
-    """Why a record is archived that nobody has: BROKEN: it cannot be read.
+    """Why a record is archived that nobody has: BROKEN: it cannot be read, or is there no more.
 
     ONCE is none: it is a job that is given out once, and done before that.
     """

@@ -132,6 +132,24 @@ class RecordSource:
         last = min(lowest.last, stretch.last, lowest.first + most - 1)
         return Found(lowest.first, last, stretch.batch, False)
 
+    def missing(self, state: QueueState) -> tuple[int, int] | None:
+        """Records among those that :meth:`next_ready` returns that compaction has removed.
+
+        None: all of them are there. Raises likewise.
+        """
+        lowest = state.ready.lowest()
+        stretch = None if lowest is None else self.stretch_at(lowest.first)
+        if lowest is None or stretch is None:
+            return None
+        first, last = lowest.first, min(lowest.last, stretch.last)
+        if stretch.batch is None:
+            return first, last
+        if not stretch.batch.is_broken:
+            for low, high in stretch.batch.gaps():
+                if low <= last and high >= first:
+                    return max(low, first), min(high, last)
+        return None
+
     def next_fresh(self, state: QueueState) -> tuple[StoredBatch, list[tuple[int, int]]] | None:
         """The next batch with something fresh, and what of it is; None: there is none now.
 

@@ -4,10 +4,13 @@ import asyncio
 
 import pytest
 
+from qbus.broker.queues.batches import LogBatches, StoredBatch, Stretch
 from qbus.errors import ApiError, ErrorCode
+from qbus.records import build_batch, read_header
+from qbus.records.header import write_header
 from tests.support.waiting import eventually
 
-from .queues import GROUP, SETTINGS, World, accept, records, release, take
+from .queues import GROUP, SETTINGS, World, accept, records, release, sent, take
 
 pytestmark = pytest.mark.sources  # parts of the broker fail
 
@@ -234,6 +237,36 @@ async def test_a_suspected_leader_gives_nothing_and_goes_on_later(world: World) 
     world.partition.resume()
     await accept(queue, 0)
     assert await take(queue) == [b"b"]
+
+
+async def test_what_was_given_back_and_is_compacted_away_is_given_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.add(b"a", b"b", b"c")
+    await world.add(b"d")
+    queue, other = world.queue(), world.queue("others")
+    await take(queue)
+    await other.take_batches("a", max_records=10, max_bytes=1 << 20)
+    for one in (queue, other):
+        await release(one, 1, 3)
+    await world.add(b"e")
+    kept = bytearray(build_batch([(None, b"a", (), 0), (None, b"b", (), 0)]))
+    write_header(kept, read_header(kept)._replace(last_offset_delta=2))
+    batch = StoredBatch(read_header(kept), bytes(kept))
+    original = LogBatches.at
+
+    def at(batches: LogBatches, offset: int) -> Stretch | None:
+        if offset > 3:
+            return original(batches, offset)
+        return Stretch(0, 2, batch) if offset < 3 else Stretch(3, 3, None)
+
+    monkeypatch.setattr(LogBatches, "at", at)
+    assert await take(queue) == [b"b", b"e"]
+    assert sent(await other.take_batches("a", max_records=10, max_bytes=1 << 20)) == [b"b", b"e"]
+    await world.settled()
+    for one in (queue, other):
+        assert one.counts.dropped == 2
+        assert all(map(world.progress(one.group).is_done, (2, 3)))
 
 
 class Told:
