@@ -1,6 +1,7 @@
 """Connections: pipelines, the order of replies, slow and silent clients, limits."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -433,6 +434,52 @@ async def test_there_are_not_too_many_clients() -> None:
         assert await fourth.text() == b"a"
     finally:
         served.close()
+
+
+class Scarce(socket.socket):
+    """Listens, and has no descriptors for the first times that somebody connects."""
+
+    failures = 2
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.EMFILE, "too many open files")
+        return super().accept()
+
+
+async def test_who_finds_no_descriptor_is_accepted_later(caplog: pytest.LogCaptureFixture) -> None:
+    sock, address = bind(Address("127.0.0.1", 0))
+    scarce = Scarce(fileno=sock.detach())
+    commands, budget = Commands(), MemoryBudget(1 << 20)
+    listener = DisqueListener([Entrance(scarce, address)], commands, LIMITS, budget)
+    await listener.start()
+    peer = Peer(*await asyncio.open_connection(*address))
+    try:
+        peer.send(b"ECHO a\r\n")
+        assert await peer.text() == b"a"
+        assert scarce.failures == 0
+        assert "no client is accepted" in caplog.text
+    finally:
+        peer.writer.close()
+        listener.close()
+
+
+async def test_nobody_is_accepted_after_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    sock, address = bind(Address("127.0.0.1", 0))
+    scarce = Scarce(fileno=sock.detach())
+    commands, budget = Commands(), MemoryBudget(1 << 20)
+    listener = DisqueListener([Entrance(scarce, address)], commands, LIMITS, budget)
+    await listener.start()
+    scarce.failures = 1000
+    _, writer = await asyncio.open_connection(*address)
+    await eventually(lambda: scarce.failures < 1000)
+    listener.close()
+    left = scarce.failures
+    await asyncio.sleep(0.1)
+    writer.close()
+    assert (scarce.failures, scarce.fileno()) == (left, -1)
+    assert "Exception" not in caplog.text
 
 
 async def test_memory_for_what_is_not_whole_is_bounded() -> None:
