@@ -78,6 +78,11 @@ class Accumulator:
         return self.lock.buffered >= self._buffer_bytes
 
     @property
+    def is_refusing(self) -> bool:
+        """Whether no records are accepted, for now or ever."""
+        return self.failure is not None or self.refusal is not None
+
+    @property
     def is_drained(self) -> bool:
         """Whether nothing is to be sent, and nothing under way. In the loop's thread."""
         with self.lock:

@@ -521,6 +521,7 @@ class Producer:
             or size > self._options.batch_bytes
             or accumulator.loop is None
             or accumulator.is_full
+            or accumulator.is_refusing
             or self._is_closed
         ):
             return None

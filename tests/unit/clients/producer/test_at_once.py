@@ -6,6 +6,7 @@ import pytest
 
 from qbus.clients import Producer
 from qbus.clients.producer.delivery import BulkDelivery
+from qbus.errors import ApiError, ErrorCode
 from tests.support.fake_broker import FakeBroker
 
 
@@ -67,6 +68,12 @@ async def test_nor_is_anything_before_the_first_send(broker: FakeBroker) -> None
         await producer.partitions("t")
         assert producer._send_values("t", [b"a"], 1, 0) is None
         producer._send_at_once(lambda: None)
+
+
+async def test_nor_is_anything_after_an_error_that_ended_the_producer(producer: Producer) -> None:
+    """Senders of the agent go on until it is replaced: they are told, and do not fail."""
+    producer._sender.fail(ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    assert producer._send_values("t", [b"a"], 1, 0) is None
 
 
 async def test_an_answer_is_told_once_when_all_of_its_batches_are_done(producer: Producer) -> None:
