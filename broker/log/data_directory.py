@@ -376,10 +376,11 @@ class DataDirectory:
         """Take what is gone out of the checkpoints, if that can be written.
 
         On a full disk it stays, and does no harm: creating a log of the same name takes it out
-        first.
+        first. Where there is one by now, what they say is of that.
         """
         try:
-            self._checkpoints.forget(gone)
+            with self._checkpoints.lock:
+                self._checkpoints.forget([one for one in gone if one not in self.logs])
         except ApiError as error:
             names = " ".join(sorted(map(str, gone)))
             _logger.warning("%s: checkpoints still name deleted %s: %s", self.path, names, error)

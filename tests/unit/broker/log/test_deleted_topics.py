@@ -107,6 +107,24 @@ def test_a_namesake_created_before_the_crash_stays(bench: Bench) -> None:
     assert bench.manager.get(*GONE[1]) is None
 
 
+def test_a_namesake_created_meanwhile_keeps_what_the_checkpoints_say_of_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may begin once the name is free, before the checkpoints are cleared of the deleted one."""
+    (directory,) = [one for one in bench.manager.directories if GONE[0] in one.logs]
+    sync_names = directory.sync_names
+
+    def sync_and_create() -> None:
+        sync_names()
+        directory.create_log(GONE[0], OTHER_ID, LogConfig())
+        directory.checkpoint_cleaned(GONE[0], 7)
+
+    monkeypatch.setattr(directory, "sync_names", sync_and_create)
+    assert bench.manager.delete_many(GONE[:1], {ID}) == {}
+    written = (Path(directory.path) / "cleaner-offset-checkpoint").read_text()
+    assert written == "0\n1\ngone 0 7\n"
+
+
 def test_a_namesakes_log_is_not_taken_for_the_deleted_ones(bench: Bench) -> None:
     bench.manager.delete_many(GONE)
     bench.create(GONE[0], OTHER_ID)
