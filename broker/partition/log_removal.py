@@ -68,8 +68,10 @@ class LogRemoval:
             while not self._stopping.is_set() and (some := self._next(tried)):
                 tried |= some
                 failed |= await self._remove(some)
+                if not self._next(tried):  # though more may come while that is written
+                    left = {*self._waiting.values()}
+                    await self._forget({*tried.values()} - left - self._in_doubt)
             self._tell(failed)
-            await self._forget({*tried.values()} - {*self._waiting.values()} - self._in_doubt)
         finally:
             self._task = None
 
