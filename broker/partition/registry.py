@@ -439,7 +439,7 @@ class PartitionRegistry:
             return ()
 
     def _name_strays(self, logs: Mapping[TopicPartition, Log]) -> None:
-        strays = sorted(log.directory for key, log in logs.items() if key.topic not in self._ids)
+        strays = sorted(log.directory for key, log in logs.items() if self._is_stray(key, log))
         if strays:
             _log.warning(
                 "%d directories hold partitions of topics that do not exist and are left alone;"
@@ -448,6 +448,16 @@ class PartitionRegistry:
                 len(strays),
                 " ".join(strays),
             )
+
+    def _is_stray(self, key: TopicPartition, log: Log) -> bool:
+        """Whether a log is of no topic that there is, or of one that had the name before.
+
+        What is to make way for a log of the topic, and could not yet, is none.
+        """
+        topic_id = self._ids.get(key.topic)
+        return topic_id is None or (
+            log.topic_id not in {None, topic_id} and key not in self._failed
+        )
 
     # Disks
 

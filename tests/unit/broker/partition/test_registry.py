@@ -433,6 +433,19 @@ async def test_what_was_deleted_while_the_broker_was_down_goes(plane: DataPlane)
     assert plane.partition("again").log.log_end_offset == 0
 
 
+async def test_what_is_left_of_a_topic_whose_name_another_one_has_is_named(
+    plane: DataPlane, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The feed tells no more that the topic was deleted, and its namesake has fewer partitions."""
+    await created(plane, "again", 3)
+    await plane.stop()
+    await plane.metadata.remove("again")
+    await plane.metadata.put(plane.metadata.new_topic("again", 2))
+    await plane.start()
+    assert "1 directories hold partitions of topics that do not exist" in caplog.text
+    assert directories(plane) == {"again-0", "again-1", "again-2"}
+
+
 async def test_a_store_that_cannot_be_read_keeps_strays(
     plane: DataPlane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
