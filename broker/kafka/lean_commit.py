@@ -75,7 +75,7 @@ def _may_commit(
     for name, _, _, _ in topics:
         if not access.allows_peer(peer, Operation.READ, topic_resource(name)):
             return False
-    return access.audit is None or not access.audit.is_due()
+    return not access.is_record_due
 
 
 class DelayedCommit(ExclusiveAnswer):

@@ -331,11 +331,6 @@ class LogManager:
         """Remove files deleted ``file.delete.delay.ms`` ago; how many."""
         return sum(directory.shared.trash.empty() for directory in self.directories)
 
-    @property
-    def trash(self) -> int:
-        """How many deleted files and directories are still to be removed."""
-        return sum(len(directory.shared.trash) for directory in self.directories)
-
     def close(self) -> None:
         """Close every log, leaving each directory marked as clean where all went well."""
         for directory in self.directories:
