@@ -396,6 +396,7 @@ class DataDirectory:
             self._files.rename(directory, grave)
         except OSError as error:
             raise self.shared.health.judge(f"delete {directory}", error) from error
+        self.shared.cache.forget_directory(directory)  # late readers may have opened files anew
         self.logs.pop(partition, None)
         self.unopened.discard(partition)
         return grave

@@ -125,6 +125,24 @@ def test_a_namesake_created_meanwhile_keeps_what_the_checkpoints_say_of_it(
     assert written == "0\n1\ngone 0 7\n"
 
 
+def test_a_namesake_is_not_read_from_files_that_a_late_reader_opened(bench: Bench) -> None:
+    """Reading takes no lock: it may open a file when the directory is about to be renamed."""
+    (directory,) = [one for one in bench.manager.directories if GONE[0] in one.logs]
+    path = f"{directory.path}/{GONE[0]}"
+    late: list[object] = []
+
+    def read_late(operation: str, name: str) -> None:
+        if (operation, name) == ("rename", path):
+            late.append(directory.shared.cache.get(f"{path}/{0:020}.log"))
+
+    bench.files.before = read_late
+    assert bench.manager.delete_many(GONE[:1], {ID}) == {}
+    log = directory.create_log(GONE[0], OTHER_ID, LogConfig())
+    log.append(batch(b"v"), 0)
+    assert len(late) == 1
+    assert directory.shared.cache.get(f"{path}/{0:020}.log") is not late[0]
+
+
 def test_a_namesakes_log_is_not_taken_for_the_deleted_ones(bench: Bench) -> None:
     bench.manager.delete_many(GONE)
     bench.create(GONE[0], OTHER_ID)
