@@ -453,7 +453,8 @@ class MetadataCache:
             del self._topics[name], self._by_id[before.id]
             if after is None or after.config != before.config:
                 self._effective.pop(name, None)
-            self._collisions.pop(collision_key(name), None)
+            if self.colliding(name) == name:  # not one that came in its place
+                del self._collisions[collision_key(name)]
         if after is not None:
             self._put(after)
             self._collisions[collision_key(name)] = name

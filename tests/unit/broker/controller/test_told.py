@@ -1,5 +1,6 @@
 """Changes of topics tell all: a cache that follows them knows what one that reads would know."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -90,6 +91,22 @@ async def test_what_comes_in_one_go_is_read(plane: MetadataPlane) -> None:
         await plane.controller.create_partitions([Growth("b", 4)])
     await late.applied(await newest(plane.store))
     assert dict(late.topics) == dict(plane.metadata.topics) == await stored(plane)
+    await late.close()
+
+
+async def test_a_name_that_collides_with_one_that_is_gone_stays_known(plane: MetadataPlane) -> None:
+    """What is read is taken in after what is told, though it happened before."""
+    await create(plane, "a.b")
+    late = MetadataCache(plane.store, BrokerConfig())
+    await late.start()
+    async with late._changing:
+        await decide(plane.store, [], [], ChangeNode(topics=("x",)))
+        await asyncio.sleep(0.05)  # it has this, and sees what follows at once
+        await plane.controller.create_partitions([Growth("a.b", 4)])
+        await plane.controller.delete_topics(["a.b"])
+        await create(plane, "a_b")
+    await late.applied(await newest(plane.store))
+    assert late.colliding("a.b") == "a_b"
     await late.close()
 
 
