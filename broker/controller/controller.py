@@ -31,7 +31,16 @@ from .decisions import Decision, DecisionQueue, Planned
 from .elections import ElectionType, current_view
 from .leader_elector import ControlledShutdown, LeaderElector
 from .reassignments import begin, cancel, writes
-from .topics import DEFAULT, NewTopic, TopicPlan, TopicPlanner, check_count, delete, nodes_of
+from .topics import (
+    DEFAULT,
+    NewTopic,
+    TopicPlan,
+    TopicPlanner,
+    check_count,
+    delete,
+    nodes_of,
+    renew,
+)
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -222,7 +231,8 @@ class Controller:
             path = ConfigNode.topic_path(topic.name)
             ops = _write_config(path, topic.config, config, topic.config_version)
             if ops:
-                ops = [*topic.guards, *ops]
+                first = [] if topic.config_version >= 0 else [renew(topic)]
+                ops = [*topic.guards, *first, *ops]
             return Decision(None, ops, ChangeNode(configs=(topic.name,)))
 
         return await self._carry_out(

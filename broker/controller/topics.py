@@ -258,6 +258,14 @@ def delete(topic: Topic, nodes: Iterable[str]) -> list[Op]:
     return ops
 
 
+def renew(topic: Topic) -> Op:
+    """Plan another version of a topic's node: a deletion planned before does not apply then.
+
+    For what gives a topic its first configuration: such a deletion would leave that behind.
+    """
+    return Set(TopicNode.path(topic.name), topic_node(topic).encode(), topic.version)
+
+
 def check_count(partitions: int) -> None:
     """Check the number of partitions that one request creates.
 

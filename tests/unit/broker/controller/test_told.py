@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qbus.broker.controller import Growth, NewTopic, Reassignment
+from qbus.broker.controller import ConfigChange, Controller, Growth, NewTopic, Reassignment
 from qbus.broker.metadata.cache import MetadataCache
 from qbus.broker.metadata.image import (
     BrokerInfo,
@@ -22,6 +22,7 @@ from qbus.metadata.feed import announce, decide, newest
 from qbus.metadata.znodes import (
     DELETED,
     ChangeNode,
+    ConfigNode,
     PartitionStateNode,
     TopicChange,
     TopicNode,
@@ -166,6 +167,25 @@ async def test_a_deletion_takes_what_others_left_below(plane: MetadataPlane) -> 
     await plane.store.transaction([Create(f"{TopicNode.path('a')}/theirs/leaf")])
     assert isinstance((await plane.controller.delete_topics(["a"]))[0], Topic)
     assert await plane.store.tree(TopicNode.path("a")) == {}
+
+
+async def test_a_deletion_takes_a_configuration_that_it_has_not_heard_of(
+    plane: MetadataPlane,
+) -> None:
+    """Else the next topic of that name would have it, or could not be created with its own."""
+    await create(plane, "a")
+    late = MetadataCache(plane.store, BrokerConfig())
+    await late.start()
+    other = Controller(plane.store, late, BrokerConfig(), plane.clock)
+    change = ConfigChange("a", lambda current: {**current, "flush.ms": "7"})
+    async with late._changing:
+        assert await plane.controller.alter_topic_configs([change]) == [None]
+        deletion = asyncio.create_task(other.delete_topics(["a"]))
+        await asyncio.sleep(0.05)
+    (deleted,) = await deletion
+    assert isinstance(deleted, Topic)
+    assert await plane.store.get(ConfigNode.topic_path("a")) is None
+    await late.close()
 
 
 async def test_a_deletion_does_not_take_a_namesake(plane: MetadataPlane) -> None:
