@@ -274,7 +274,7 @@ class PartitionRegistry:
         return is_known and not is_suspected and partition.is_settled
 
     async def retry(self) -> None:
-        """Try again to open what could not be opened."""
+        """Try again to open what could not be opened, and to remove what could not be removed."""
         self._removal.retry()
         if self._to_open and not self._openers:
             self._start_openers()

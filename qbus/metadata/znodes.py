@@ -52,6 +52,7 @@ ALL_BROKERS = "<default>"
 
 NO_LEADER = -1
 DELETED = -1
+"""In place of the version of a topic's node, where a change tells that there is none any more."""
 
 _STATES = 1024  # there are many partitions, but few different states
 
