@@ -227,12 +227,12 @@ class TransactionMachine:
                 )
             )
         if expected is not None and not _may_be(expected, known):
-            raise ApiError(ErrorCode.PRODUCER_FENCED)
+            return self._refused(known, ErrorCode.PRODUCER_FENCED)
         if known.state in ENDING:
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if expected is not None and _is_ahead(expected, known):
+            return self._refused(known, ErrorCode.PRODUCER_FENCED)
         if known.state is State.ONGOING:
-            if expected is not None and _is_ahead(expected, known):
-                return self._refused(known, ErrorCode.PRODUCER_FENCED)
             if expected is not None and expected[1] != known.epoch:
                 raise ApiError(ErrorCode.PRODUCER_FENCED)
             # A producer that aborts its own transaction this way is known when it asks again.
@@ -282,9 +282,9 @@ class TransactionMachine:
 
         Raises ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
-        known = self._known(transactional_id)
-        if _is_ahead(producer, known):
-            return self._refused(known, ErrorCode.PRODUCER_FENCED)
+        refused = self._unheard_of(transactional_id, producer)
+        if refused is not None:
+            return refused
         known = self._of(transactional_id, producer)
         if known.state in ENDING:
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -313,9 +313,9 @@ class TransactionMachine:
 
         Raises ApiError as :meth:`add` does.
         """
-        known = self._known(transactional_id)
-        if _is_ahead(producer, known):
-            return self._refused(known, ErrorCode.PRODUCER_FENCED)
+        refused = self._unheard_of(transactional_id, producer)
+        if refused is not None:
+            return refused
         known = self._of(transactional_id, producer)
         if known.state in ENDING:
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -342,9 +342,10 @@ class TransactionMachine:
         Raises ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
         INVALID_TXN_STATE.
         """
-        known = self._known(transactional_id)
-        if _is_ahead(producer, known):
-            return self._refused(known, ErrorCode.PRODUCER_FENCED)
+        refused = self._unheard_of(transactional_id, producer)
+        if refused is not None:
+            return refused
+        known = self.transactions[transactional_id]
         if client_version < EPOCH_PER_TRANSACTION:
             known = self._of(transactional_id, producer)
             return self._end_in_epoch(known, commit=commit, now_ms=now_ms)
@@ -444,15 +445,25 @@ class TransactionMachine:
 
     # What they stand on
 
-    def _known(self, transactional_id: str) -> Transaction:
+    def _unheard_of(self, transactional_id: str, producer: Producer) -> Outcome[Any] | None:
+        """The refusal of a producer of whom nothing is known; None: it is, or was, a known one.
+
+        Also that nobody has the transactional id is written before it is told: see _refused.
+        """
         known = self.transactions.get(transactional_id)
         if known is None:
-            raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        return known
+            nobody = encode_key(transactional_id), None
+            code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            return Outcome(None, [nobody], refusal=ApiError(code))
+        if _is_ahead(producer, known):
+            return self._refused(known, ErrorCode.PRODUCER_FENCED)
+        if producer[0] not in {known.producer_id, known.previous_producer_id}:
+            return self._refused(known, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return None
 
     def _of(self, transactional_id: str, producer: Producer) -> Transaction:
-        """The transactional id, if ``producer`` is the one that writes under it."""
-        known = self._known(transactional_id)
+        """The state of a known transactional id, if ``producer`` writes under it."""
+        known = self.transactions[transactional_id]
         if known.producer_id != producer[0]:
             raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if known.epoch != producer[1]:

@@ -553,9 +553,26 @@ class TestACoordinatorOfBefore:
         self.written(shell, lambda: shell.add(later, T0), fenced)
         shell.log.clear()
         self.written(shell, lambda: shell.missing(later, T0), fenced)
+        shell.log.clear()
+        self.written(shell, lambda: shell.init(expected=later), fenced)
         shell.add(producer, T0)
         shell.log.clear()
         self.written(shell, lambda: shell.init(expected=later), fenced)
+
+    def test_refuses_nobody_at_once_who_may_have_begun_there(
+        self, shell: Shell, producer: tuple[int, int]
+    ) -> None:
+        another, unknown = (producer[0] + 1, 0), ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        self.written(shell, lambda: shell.add(another, T0), unknown)
+        shell.log.clear()
+        self.written(shell, lambda: shell.missing(another, T0), unknown)
+        shell.log.clear()
+        self.written(shell, lambda: shell.end(another), unknown)
+        shell.log.clear()
+        self.written(shell, lambda: shell.init(expected=another), ErrorCode.PRODUCER_FENCED)
+        shell.log.clear()
+        self.written(shell, lambda: shell.add(producer, T0, name="new"), unknown)
+        assert [value for _, value in shell.log] == [None]
 
     def test_refuses_at_once_what_is_certain(self, shell: Shell, producer: tuple[int, int]) -> None:
         shell.init()
