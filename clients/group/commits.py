@@ -100,9 +100,7 @@ class Commits:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None  # it may never have begun
-        while self._waiting:
-            self._waiting.pop().done.cancel()
-        self._ended_up_to(self._submitted)
+        self._cancel_waiting()
 
     async def _work(self) -> None:
         try:
@@ -116,6 +114,12 @@ class Commits:
                     self._ended_up_to(self._ended + len(together))
         finally:
             self._task = None
+            self._cancel_waiting()  # what a failure left: nobody would send it
+
+    def _cancel_waiting(self) -> None:
+        while self._waiting:
+            self._waiting.pop().done.cancel()
+        self._ended_up_to(self._submitted)
 
     def _ended_up_to(self, number: int) -> None:
         """So many of the commits that were submitted have succeeded, failed or been cancelled."""

@@ -239,3 +239,21 @@ async def test_what_is_given_up_is_cancelled() -> None:
     await made.close()
     assert asked.cancelled()
     assert waiting.cancelled()
+
+
+async def test_a_defect_leaves_nobody_waiting() -> None:
+    class Broken(Coordinator):
+        async def ask_coordinator(self, *asked: Any, **how: Any) -> OffsetCommitResponse:
+            await super().ask_coordinator(*asked, **how)
+            raise RuntimeError("a defect")
+
+    coordinator = Broken()
+    coordinator.open.clear()
+    made = commits(coordinator, stable())
+    asked = made.submit({P0: at(1)})
+    await asyncio.sleep(0.01)
+    waiting = made.submit({P0: at(2)})
+    coordinator.open.set()
+    await asyncio.wait_for(made.drain(), 1)
+    assert asked.cancelled()
+    assert waiting.cancelled()
