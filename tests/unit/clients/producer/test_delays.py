@@ -162,6 +162,7 @@ async def test_nothing_is_asked_after_it_was_closed(
     assert brokers.asked == 1
 
 
+@pytest.mark.sources
 async def test_a_topic_asked_for_while_it_is_removed_stays_removed(
     topics: DelayingTopics, brokers: Brokers, clock: ManualClock
 ) -> None:
