@@ -101,16 +101,24 @@ def check(brokers: Brokers, names: list[str], created: set[str]) -> set[str]:
     return there
 
 
+@contextmanager
+def at_random(
+    made: AbstractContextManager[Brokers],
+) -> Iterator[tuple[random.Random, Brokers, AdminClient]]:
+    """Brokers that run, a client that is connected, and a source of chance whose seed is told."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    with made as brokers:
+        admin = admin_of(brokers)
+        admin.list_topics(timeout=30)
+        yield random.Random(seed), brokers, admin
+
+
 @pytest.mark.parametrize("make", [one_broker, three_brokers])
 def test_topics_are_whole_or_not_there_after_kills(
     tmp_path: Path, make: Callable[[Path], AbstractContextManager[Brokers]]
 ) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
-    with make(tmp_path) as brokers:
-        admin = admin_of(brokers)
-        admin.list_topics(timeout=30)
+    with at_random(make(tmp_path)) as (chance, brokers, admin):
         created_at_all = 0
         for turn in range(4):
             names = [f"turn-{turn}-{number:03}" for number in range(AT_ONCE)]
@@ -145,12 +153,7 @@ def test_a_crash_after_the_answer_leaves_nothing_of_deleted_topics(
     tmp_path: Path, make: Callable[[Path], AbstractContextManager[Brokers]]
 ) -> None:
     """Killed at any time until all is removed, and namesakes were created before or after that."""
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
-    with make(tmp_path) as brokers:
-        admin = admin_of(brokers)
-        admin.list_topics(timeout=30)
+    with at_random(make(tmp_path)) as (chance, brokers, admin):
         names = [f"gone-{number:03}" for number in range(AT_ONCE)]
         for _ in range(2):
             created = answered(begin(admin, names, len(brokers)), _DONE)
