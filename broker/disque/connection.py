@@ -38,12 +38,13 @@ class PendingReply:
     for.
     """
 
-    __slots__ = ("_is_done", "_listener", "_reply")
+    __slots__ = ("_is_done", "_listener", "_on_cancel", "_reply")
 
     def __init__(self) -> None:
         self._reply: bytes | None = None
         self._is_done = False
         self._listener: Callable[[], None] | None = None
+        self._on_cancel: Callable[[], None] | None = None
 
     def done(self) -> bool:
         """Whether it is there, or nobody waits for it any more."""
@@ -59,13 +60,24 @@ class PendingReply:
         """Let it be ``reply``, unless it is done."""
         if not self._is_done:
             self._is_done, self._reply = True, reply
+            self._on_cancel = None
             self._call()
 
     def cancel(self) -> None:
         """Nobody waits for it any more, or nobody will answer."""
         if not self._is_done:
             self._is_done = True
+            on_cancel, self._on_cancel = self._on_cancel, None
+            if on_cancel is not None:
+                on_cancel()
             self._call()
+
+    def on_cancel(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` once if it is cancelled, from within what does that."""
+        if not self._is_done:
+            self._on_cancel = listener
+        elif self._reply is None:
+            listener()
 
     def on_done(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` once when it is done, from within what makes it so."""

@@ -190,6 +190,21 @@ async def test_a_reply_to_come_can_be_awaited() -> None:
         await never
 
 
+async def test_who_would_answer_hears_that_nobody_waits_any_more() -> None:
+    heard: list[str] = []
+    answered, cancelled, late = PendingReply(), PendingReply(), PendingReply()
+    for name, reply in (("answered", answered), ("cancelled", cancelled)):
+        reply.on_cancel(partial(heard.append, name))
+    answered.answer(b"reply")
+    for reply in (answered, cancelled, late):
+        reply.cancel()
+        reply.cancel()
+    assert heard == ["cancelled"]
+    answered.on_cancel(partial(heard.append, "answered"))
+    late.on_cancel(partial(heard.append, "late"))
+    assert heard == ["cancelled", "late"]
+
+
 async def test_what_comes_together_with_nonsense_is_answered(served: Served) -> None:
     peer = await served.connect()
     peer.send(b"ECHO a\r\n*1\r\n!4\r\n")
