@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from qbus.delay import DELIVER_AT
 from qbus.errors import ApiError, ErrorCode
 from qbus.jobs import JobIds, JobOptions
-from qbus.records import encode_records
+from qbus.records import Buffer, encode_records
 
 from ..log import AppendInfo
 from ..partition.partition import ACKS_ALL, Partition
@@ -170,6 +170,7 @@ class Adder:
         "_delays",
         "_loop",
         "_now_ms",
+        "_offer",
         "_open",
         "_timer",
         "_unsafe",
@@ -177,7 +178,14 @@ class Adder:
         "added",
     )
 
-    def __init__(self, delays: Delays, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        delays: Delays,
+        now_ms: Callable[[], int],
+        offer: Callable[[Partition, Buffer], None],
+    ) -> None:
+        """``offer`` is called with each batch that was appended, and its partition."""
+        self._offer = offer
         self._delays = delays
         self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
@@ -243,6 +251,7 @@ class Adder:
                 info = self._append_delayed(partition, batch, acks)
             else:
                 info = partition.append(memoryview(batch), acks)
+                self._offer(partition, batch)
             if info.log_append_time >= 0:
                 now_ms = info.log_append_time
             first, seconds = info.first_offset, now_ms // 1000

@@ -449,38 +449,48 @@ class JobQueue:
     def _serve_now(self) -> None:
         """Give out what is at hand, to those who wait; a task does where that has to wait."""
         self._is_due = False
+        try:
+            if not self._serve_all_at_hand():
+                if self._serving is None:
+                    self._serving = self._loop.create_task(self._serve())
+                return
+        except Exception:  # noqa: BLE001 - a defect must not leave clients waiting for ever
+            self._failed()
+        else:
+            self._ready.clear()
+            self._wait()
+
+    def _serve_all_at_hand(self) -> bool:
+        """Give out what is at hand; false: a task goes on."""
         while self._serves:
             queue = next(iter(self._ready))
             part = self._part_of(queue)
             served = 0 if part is None else self._serve_at_hand(part)
             if served < 0:
-                if self._serving is None:
-                    self._serving = self._loop.create_task(self._serve())
-                return
+                return False
             if not served:
                 self._ready.pop(queue, None)
                 self._wait(again=queue)
-        self._ready.clear()
-        self._wait()
+        return True
 
     def _serve_at_hand(self, part: Part) -> int:
         """Give jobs of a partition to those who wait first; how many; -1: a task does."""
-        chosen = self._choose()
+        most = min(len(self._clients), _SERVED_AT_ONCE)
         try:
-            taken = part.queue.take_now(self._offer(len(chosen)))
+            taken = part.queue.take_now(self._offer(most))
         except (ApiError, OSError):
             taken = None
         if taken is None:
-            self._put_in_front(chosen)
             return -1
         if taken.once:
-            begun = self._serve_when(part, chosen, self._jobs_later(part, taken))
+            begun = self._serve_when(part, self._choose(), self._jobs_later(part, taken))
             self._serving = self._loop.create_task(self._serve(begun))
             return -1
-        for one in self._hand_out(chosen, self._jobs(part, taken)):
-            giving = self._loop.create_task(give_back(one))
-            self._giving.add(giving)
-            giving.add_done_callback(self._giving.discard)
+        for one in self._jobs(part, taken):
+            if not self._give_first(one, with_nodes=True):
+                giving = self._loop.create_task(give_back(one))
+                self._giving.add(giving)
+                giving.add_done_callback(self._giving.discard)
         return len(taken.records)
 
     async def _serve(self, begun: Coroutine[Any, Any, int] | None = None) -> None:
@@ -503,9 +513,22 @@ class JobQueue:
                     self._ready.pop(queue, None)
                     self._wait(again=queue)
             self._ready.clear()
+        except Exception:  # noqa: BLE001 - as above
+            self._serving = None
+            self._failed()
         finally:
             self._serving = None
         self._wait()
+
+    def _failed(self) -> None:
+        """Try again later, with all partitions: a defect has ended what gave out jobs."""
+        _log.exception("jobs of the queue %s cannot be given out", self.topic)
+        self._loop.call_later(_RETRY_S, self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        if self._serving is None and not self._is_due:
+            self._ready.clear()
+            self._wait()
 
     @property
     def _serves(self) -> bool:
@@ -521,6 +544,7 @@ class JobQueue:
         """Give jobs of a partition to those who wait first, once they are there; how many."""
         try:
             taken = await taking
+            surplus = self._hand_out(chosen, taken)
         except (ApiError, OSError) as error:  # it is led elsewhere now, or its disk fails
             _log.debug("no jobs can be taken from %s: %s", part.partition, error)
             self._put_in_front(chosen)
@@ -530,7 +554,7 @@ class JobQueue:
         except BaseException:
             self._put_in_front(chosen)
             raise
-        for one in self._hand_out(chosen, taken):
+        for one in surplus:
             await give_back(one)
         return len(taken)
 

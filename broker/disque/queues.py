@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 from qbus.config import ShareGroupConfig
 from qbus.jobs import GROUP, JobOptions, read_options
+from qbus.records import Buffer
 from qbus.records.record import Headers
 
 from ..partition.partition import Partition
@@ -79,6 +80,9 @@ class Queues(Protocol):
 
     def queue(self, partition: Partition, group: str, settings: GroupSettings) -> ShareQueue:
         """The queue of a partition and a group. Raises ApiError."""
+
+    def offer(self, partition: Partition, batch: Buffer) -> None:
+        """A batch was just appended to a partition: who waits need not read it."""
 
     def groups(self, partition: Partition) -> list[str]:
         """The groups that have state in a partition."""

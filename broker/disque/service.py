@@ -175,7 +175,7 @@ class DisqueService(PartitionListener):
         access = world.access
         self.guard = Guard(access) if access is not None and access.is_restricted else None
         self.peers = Peers(world.link or Link(password=password), _PEER_TIMEOUT_S)
-        self.adder = Adder(delays, clock.time_ms)
+        self.adder = Adder(delays, clock.time_ms, queues.offer)
         self.delivered = DeliveredJobs()
         self.settings = JobSettings(world.settings)
         self._topics = Topics(metadata.topics)

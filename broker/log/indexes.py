@@ -14,6 +14,7 @@ from .files import File, write_all
 
 _WRITE_AT: Final = 1024  # bytes collected before they are written
 _BLOCK: Final = 512  # entries that a search reads at once
+_NEAR: Final = 4  # entries at the end that it looks at first
 
 
 # A file of fixed-size entries, sorted by their first field: what both indexes are made of.
@@ -96,9 +97,16 @@ class EntryFile:
 
     def _floor_in(self, entries: bytes, target: int, field: int) -> int:
         width, unpack = self._width, self._entry.unpack_from
+        at = len(entries) // width * width
+        for _ in range(_NEAR):  # most searches are for what was appended last
+            at -= width
+            if at < 0:
+                return -1
+            if unpack(entries, at)[field] <= target:
+                return at // width
         return (
             bisect_right(
-                range(0, len(entries) - width + 1, width),
+                range(0, at, width),
                 target,
                 key=lambda at: unpack(entries, at)[field],
             )

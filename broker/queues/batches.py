@@ -6,13 +6,15 @@ one record after the other so reads each batch once.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator
+from functools import cache
+from types import ModuleType
 from typing import Final, NamedTuple
 
 from qbus.delay import TTL, parse_duration
 from qbus.errors import ApiError, CorruptBatch, ErrorCode
-from qbus.records import BatchHeader, Buffer, ConsumerRecord, iter_batches
+from qbus.records import BatchHeader, Buffer, ConsumerRecord, iter_batches, read_header
 from qbus.records.decode import records_of
 from qbus.records.fields import decode_varint
 from qbus.records.record import Headers
@@ -23,6 +25,7 @@ from .ranges import RangeMap
 _MOST_BYTES: Final = 64 << 20
 _READ_BYTES: Final = 256 << 10
 _LEAST_READ_BYTES: Final = 16 << 10
+_CACHED_BYTES: Final = 32 << 10  # read at once in the event loop: small batches take their time
 _AHEAD: Final = 32  # records that are decoded at once where fewer are asked for
 _AHEAD_BYTES: Final = 32 << 10
 _ONE_BYTE: Final = 0x80  # from which on a length takes more
@@ -128,8 +131,6 @@ class StoredBatch:
 
     def _decode(self, begin: int, end: int) -> list[ConsumerRecord]:
         """The records from number ``begin`` to before number ``end``."""
-        from qbus.records import codec  # noqa: PLC0415 - which a broker without queues need not load
-
         if begin >= end:
             return []
         start, ahead = self._ahead
@@ -146,32 +147,45 @@ class StoredBatch:
         payload = self.payload[positions[begin] : positions[to]]
         part = self.header._replace(records_count=to - begin)
         try:
-            records = codec.twin.Decoder(payload, part, "", 0, 0).take(len(payload) + 1)
+            records = _decoded(payload, part)
         except CorruptBatch:
             if to == end:
                 raise
             payload = self.payload[positions[begin] : positions[end]]  # without those behind
-            part = self.header._replace(records_count=end - begin)
-            return codec.twin.Decoder(payload, part, "", 0, 0).take(len(payload) + 1)
+            return _decoded(payload, self.header._replace(records_count=end - begin))
         if to > end:
             self._ahead = (begin, records)
         return records[: end - begin]
 
     def _take_all(self) -> bool:
         """Decode all of the few records that there are, if they are small; whether they are."""
-        from qbus.records import codec  # noqa: PLC0415 - as above
-
         payload = self.payload
         if len(payload) > _AHEAD_BYTES or self._ahead[1]:
             return False
         try:
-            records = codec.twin.Decoder(payload, self.header, "", 0, 0).take(len(payload) + 1)
+            records = _decoded(payload, self.header)
         except CorruptBatch:
             return False
         if len(records) != self.header.records_count:
             return False
         self._ahead = (0, records)
         return True
+
+
+def _decoded(payload: bytes, header: BatchHeader) -> list[ConsumerRecord]:
+    """The records that ``payload`` has, as ``header`` says. Raises CorruptBatch."""
+    records: list[ConsumerRecord] = (
+        _codec().twin.Decoder(payload, header, "", 0, 0).take(len(payload) + 1)
+    )
+    return records
+
+
+@cache
+def _codec() -> ModuleType:
+    """The codec, which a broker without queues need not load."""
+    from qbus.records import codec  # noqa: PLC0415 - for that
+
+    return codec
 
 
 def _positions(payload: bytes, count: int) -> "array[int]":
@@ -222,7 +236,7 @@ class BatchCache:
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most_bytes = most_bytes
         self._read: OrderedDict[tuple[LogBatches, int], int] = OrderedDict()
-        self._owners: Counter[LogBatches] = Counter()  # how many stretches each has
+        self._owners: dict[LogBatches, int] = {}  # how many stretches each has
         self.size = 0
 
     @property
@@ -233,9 +247,13 @@ class BatchCache:
 
     def add(self, owner: "LogBatches", first: int, size: int) -> None:
         """Count in a stretch that was read, and evict those for it that were used longest ago."""
-        self.remove(owner, first)
-        self._read[owner, first] = size
-        self._owners[owner] += 1
+        key = (owner, first)
+        before = self._read.pop(key, None)
+        if before is None:
+            self._owners[owner] = self._owners.get(owner, 0) + 1
+        else:
+            self.size -= before
+        self._read[key] = size
         self.size += size
         while self.size > self._most_bytes and len(self._read) > 1:
             (other, oldest), gone = self._read.popitem(last=False)
@@ -244,8 +262,10 @@ class BatchCache:
 
     def _count_out(self, owner: "LogBatches", size: int) -> None:
         self.size -= size
-        self._owners[owner] -= 1
-        if not self._owners[owner]:
+        left = self._owners[owner] - 1
+        if left:
+            self._owners[owner] = left
+        else:
             del self._owners[owner]
 
     def touch(self, owner: "LogBatches", first: int) -> None:
@@ -296,9 +316,12 @@ class LogBatches:
         if end > offset:
             found.append(Stretch(offset, end - 1, None))
             offset = end
+            if not wait and self._stretches.at(offset) is not None:  # it was offered
+                return found
         if offset >= limit:
             return found
-        records = log.read(offset, self._cache.window, limit, wait=wait)
+        window = self._cache.window if wait else min(self._cache.window, _CACHED_BYTES)
+        records = log.read(offset, window, limit, wait=wait)
         if records is None:
             return found
         with records:
@@ -325,12 +348,25 @@ class LogBatches:
 
     def keep(self, found: list[Stretch]) -> None:
         """Remember what was read: the first of it, which somebody waits for, in any case."""
+        stretches = self._stretches
+        is_behind = len(found) > 0 and found[0].first >= stretches.end
+        for stretch in found if is_behind else reversed(found):
+            if not is_behind:
+                for gone in stretches.cut(stretch.first, stretch.last):
+                    self._forget(gone.value)
+            stretches.set(stretch.first, stretch.last, stretch)
         for stretch in reversed(found):
-            for gone in self._stretches.cut(stretch.first, stretch.last):
-                self._forget(gone.value)
-            self._stretches.set(stretch.first, stretch.last, stretch)
             size = _SPAN_BYTES if stretch.batch is None else stretch.batch.size
             self._cache.add(self, stretch.first, size)
+
+    def offer(self, batch: Buffer) -> None:
+        """Remember a batch that was just appended: somebody waits for it, so it need not be read.
+
+        It is given out only once it lies before the high watermark, as all others are.
+        """
+        header = read_header(batch)
+        stored = StoredBatch(header, bytes(batch))
+        self.keep([Stretch(header.base_offset, header.last_offset, stored)])
 
     def _forget(self, known: Stretch) -> None:
         self._cache.remove(self, known.first)

@@ -5,7 +5,6 @@ What was stored holds from the append on; who did it hears when it is acknowledg
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Final, Protocol
 
 from qbus.clock import Clock
@@ -35,24 +34,13 @@ class Told(Protocol):
 
 
 class Entry:
-    """What one group does at a time.
+    """What one group does at a time; classes based on it go on when that is stored, or is not.
 
-    ``closing`` is called before it is stored, and may still add changes. ``stored`` is called when
-    it is in the log, ``failed`` instead when that is not possible. ``acknowledged``, if anybody
-    waits for it, gets its result, or ApiError, in the end; those in ``told`` hear of it then, each
-    with its token.
+    ``acknowledged``, if anybody waits for it, gets its result, or ApiError, in the end; those in
+    ``told`` hear of it then, each with its token.
     """
 
-    __slots__ = (
-        "acknowledged",
-        "changes",
-        "closing",
-        "failed",
-        "group",
-        "result",
-        "stored",
-        "told",
-    )
+    __slots__ = ("acknowledged", "changes", "group", "result", "told")
 
     def __init__(
         self, group: str, changes: list[Change], result: SharedResult | None = None
@@ -60,10 +48,7 @@ class Entry:
         self.group = group
         self.changes = changes
         self.result = result
-        self.stored: Callable[[], None] | None = None
-        self.failed: Callable[[ApiError], None] | None = None
         self.acknowledged: asyncio.Future[None] | None = None
-        self.closing: Callable[[], None] | None = None
         self.told: list[tuple[Told, object]] = []
 
     @property
@@ -77,23 +62,14 @@ class Entry:
         """Whether anybody waits for the end."""
         return self.acknowledged is not None or len(self.told) > 0
 
-    # Each is called once, and let go of: it knows the entry, and a cycle would be left to the
-    # garbage collector, with all that the entry says.
-
     def close(self) -> None:
-        """It is about to be stored."""
-        closing, self.closing = self.closing, None
-        if closing is not None:
-            closing()
+        """It is about to be stored: what is to be in ``changes`` is in there on return."""
 
-    def settle(self, error: ApiError | None) -> None:
-        """It is in the log, or cannot be stored for ``error``."""
-        stored, failed = self.stored, self.failed
-        self.stored = self.failed = None
-        if error is None and stored is not None:
-            stored()
-        elif error is not None and failed is not None:
-            failed(error)
+    def stored(self) -> None:
+        """It is in the log."""
+
+    def failed(self, error: ApiError) -> None:
+        """It cannot be stored, and nothing has changed."""
 
     def finish(self, code: ErrorCode, message: str | None = None) -> None:
         """Tell who waits that it is acknowledged (NONE), or may never be."""
@@ -150,12 +126,12 @@ class Journal:
             first, last, *_ = self.partition.append_own(batch, 0)
         except ApiError as error:
             for entry in entries:
-                entry.settle(error)
+                entry.failed(error)
                 entry.finish(error.code, error.message)
             return
         entries = self._taken_in(entries, first)
         for entry in entries:
-            entry.settle(None)
+            entry.stored()
         waiting = _Batch([entry for entry in entries if entry.is_awaited])
         end = last + 1
         if self.partition.high_watermark >= end:
@@ -174,7 +150,7 @@ class Journal:
                 taken.append(entry)
                 continue
             message = f"what {entry.group} did could not be read again"
-            entry.settle(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message))
+            entry.failed(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message))
             entry.finish(ErrorCode.UNKNOWN_SERVER_ERROR, message)
         return taken
 

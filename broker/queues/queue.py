@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final, Protocol
 
 from qbus.clock import Clock
@@ -14,16 +13,18 @@ from qbus.records.control import SharedResult
 from ..delay.log_throttle import LogThrottle
 from ..partition.acknowledgement import Acknowledgement
 from ..partition.partition import Partition
+from .alarm import Alarm
 from .batches import LogBatches, StoredBatch
 from .dead_lettering import DeadLettering, DeadLetterTopics
 from .fold import GroupProgress
 from .giving import Giver
-from .journal import Entry, Journal, Told
+from .journal import Journal, Told
 from .outcomes import Settled, SettledListeners, read_result
 from .settings import READ_COMMITTED, GroupSettings
 from .settlement import Finishing, Given, Settlement, sum_of
 from .source import Missing, RecordSource, retrieve
 from .state import QueueState
+from .storing import Storing
 from .taking import BatchesTaken, Offer, RecordsTaken
 from .types import (
     AckRange,
@@ -36,26 +37,12 @@ from .types import (
     TakenRecord,
     Waiter,
 )
-from .waiters import PROMISE_S, WaitingLine
+from .waiters import WaitingLine
 
 _log = logging.getLogger(__name__)
 
-_TICK_S: Final = 0.005
-_LONGEST_S: Final = 0.5  # between two looks at the clock, which may be set
 _RETRY_S: Final = 1.0
 _OVERHEAD: Final = 512  # bytes that a result takes besides its own
-_MOST_FINISHED: Final = 10_000  # in one entry of the journal
-
-
-class _Turn:
-    """Records that are finished in one turn of the event loop: one entry of the journal."""
-
-    __slots__ = ("entry", "finishing", "state")
-
-    def __init__(self, state: QueueState, entry: Entry) -> None:
-        self.state = state
-        self.entry = entry
-        self.finishing = Finishing()
 
 
 class LedPartition(Protocol):
@@ -112,17 +99,15 @@ class ShareQueue:
         self._source = RecordSource(str(self), self.partition, led.batches, led.loading, led.clock)
         self._source.set_filter(settings.filter)
         self._source.set_isolation(is_committed=settings.isolation == READ_COMMITTED)
-        self._giver = Giver(self._source, led.clock, self._store, self._write)
+        self._settled = SettledListeners()
+        self._storing = Storing(self, group, led.journal, self._settled)
+        self._giver = Giver(self._source, led.clock, self._storing.store, self._storing.write)
         self._state: QueueState | None = None
         self._progress: GroupProgress | None = None
         self._starting = asyncio.Lock()
         self._closed: ErrorCode | None = None
-        self._turn: _Turn | None = None
         self._line = WaitingLine()
-        self._settled = SettledListeners()
-        self._timer: asyncio.TimerHandle | None = None
-        self._planned_for: tuple[int | None, int | None, bool] | None = None  # what it waits for
-        self._retry_at = float("-inf")
+        self._alarm = Alarm(led.clock, self.look)
         self._trimmed_to = -1  # the log's start before which all is done, or about to be
         self._failures = LogThrottle(self._clock)
         self.used_at = self._clock.monotonic()
@@ -318,7 +303,7 @@ class ShareQueue:
         taken = RecordsTaken(offer)
         while True:
             try:
-                if self._has_taken(taken):
+                if self._has_taken(self._check(), taken):
                     await taken.stored()
                     return taken
             except Missing as missing:
@@ -332,20 +317,20 @@ class ShareQueue:
         None: something has to be waited for, which :meth:`take` does. What is given out once may
         be used only once it is :meth:`RecordsTaken.stored`. Raises ApiError, OSError.
         """
-        if not self.is_started:
+        state = self._state
+        if state is None or not self.is_started:
             return None
         taken = RecordsTaken(offer)
         try:
-            return taken if self._has_taken(taken) else None
+            return taken if self._has_taken(state, taken) else None
         except Missing:
             return None
 
-    def _has_taken(self, taken: RecordsTaken) -> bool:
+    def _has_taken(self, state: QueueState, taken: RecordsTaken) -> bool:
         """Take what is there; false: others should have a turn before there is more to look at.
 
         Raises Missing, ApiError, OSError where nothing was taken.
         """
-        state = self._check()
         self._trim(state)
         try:
             if self._giver.take_records(state, taken):
@@ -410,13 +395,13 @@ class ShareQueue:
             settlement = state.trim(log_start)
             if settlement is not None:
                 self._trimmed_to = log_start
-                self._store(state, settlement)
+                self._storing.store(state, settlement)
 
     def give_up_before(self, offset: int) -> None:
         """Finish what lies before ``offset``, whoever has it."""
         settlement = None if self._state is None else self._state.trim(offset)
         if self._state is not None and settlement is not None:
-            self._store(self._state, settlement)
+            self._storing.store(self._state, settlement)
 
     def _took(self) -> None:
         """Go on after somebody took records, or found none."""
@@ -425,7 +410,7 @@ class ShareQueue:
         if self._state is not None:
             left_over = self._state.left_over()
             if left_over is not None:
-                self._store(self._state, left_over)
+                self._storing.store(self._state, left_over)
         if len(self._line):
             self._notify()
         self._schedule()
@@ -443,7 +428,7 @@ class ShareQueue:
         settlement = state.acknowledge(member, list(ranges), self._now_ms, self._clock.time_ms())
         self._schedule()
         if settlement.changes:
-            await self._write(state, settlement)
+            await self._storing.write(state, settlement)
 
     async def settle(self, offset: int, result: bytes | None = None) -> bool:
         """Finish a record, whoever has it; False: it is done already, or there is none.
@@ -463,7 +448,7 @@ class ShareQueue:
         if settlement is None:
             return False
         body = None if result is None else SharedResult(self.group, offset, result)
-        await self._write(state, settlement, body)
+        await self._storing.write(state, settlement, body)
         return True
 
     def begin_to_settle(self, ranges: Ranges, waiter: Told, token: object) -> Ranges:
@@ -474,20 +459,16 @@ class ShareQueue:
         ApiError.
         """
         state = self._check()
-        turn = self._turn
-        if turn is None or turn.state is not state or turn.finishing.count >= _MOST_FINISHED:
-            turn = _Turn(state, Entry(self.group, []))
+        turn = self._storing.turn(state)
         begun: list[tuple[int, int]] = []
         try:
             for first, last in ranges:
                 self._finish(state, first, last, turn.finishing, begun)
         finally:  # where a disk fails at one range, those before it are stored all the same
-            if begun and turn is not self._turn:
-                turn.entry.closing = partial(self._close_turn, turn)
-                self._turn = turn
-                self._led.journal.add(turn.entry)
+            if begun:
+                self._storing.finish(turn)
         if begun:
-            turn.entry.told.append((waiter, token))
+            turn.told.append((waiter, token))
         return begun
 
     def _finish(
@@ -510,12 +491,6 @@ class ShareQueue:
         there = [offset for offset in range(first, last + 1) if self._exists(offset)]
         begun += [(offset, offset) for offset in there if state.finish(offset, finishing)]
 
-    def _close_turn(self, turn: "_Turn") -> None:
-        """What was finished in a turn is about to be stored: nothing is added to it any more."""
-        if turn is self._turn:
-            self._turn = None
-        self._fill(turn.entry, turn.state, turn.finishing.settlement())
-
     async def put_back(self, offset: int, *, nack: bool, delay_ms: int = 0) -> bool:
         """Have a record given out again that somebody has, or that waits for a time.
 
@@ -527,7 +502,7 @@ class ShareQueue:
         settlement = state.put_back(offset, nack=nack, delay_ms=delay_ms, wall_ms=wall_ms)
         if settlement is None:
             return False
-        await self._write(state, settlement)
+        await self._storing.write(state, settlement)
         return True
 
     async def hold(self, offset: int, lock_ms: int = 0) -> bool:
@@ -559,7 +534,7 @@ class ShareQueue:
         if self._state is not None and self._closed is None:
             settlement = self._state.release_member(member, self._clock.time_ms())
             if settlement.changes:
-                await self._write(self._state, settlement)
+                await self._storing.write(self._state, settlement)
 
     def state_of(self, offset: int) -> RecordState:
         """Where a record stands."""
@@ -612,50 +587,24 @@ class ShareQueue:
 
     # Storing
 
-    def _entry(
-        self, state: QueueState, settlement: Settlement, result: SharedResult | None = None
-    ) -> Entry:
-        entry = Entry(self.group, settlement.changes, result)
-        self._fill(entry, state, settlement)
-        return entry
-
-    def _fill(self, entry: Entry, state: QueueState, settlement: Settlement) -> None:
-        """Have an entry say what was begun."""
-        entry.changes = settlement.changes
-        entry.stored = partial(self._stored, state, settlement, entry)
-        entry.failed = partial(self._failed, state, settlement)
-
-    def _store(self, state: QueueState, settlement: Settlement) -> None:
-        """Store what was begun; nobody waits for it."""
-        self._led.journal.add(self._entry(state, settlement))
-
-    def _write(
-        self, state: QueueState, settlement: Settlement, result: SharedResult | None = None
-    ) -> "asyncio.Future[None]":
-        """Store what was begun, and return what gets its result when it is for good."""
-        return self._led.journal.write(self._entry(state, settlement, result))
-
-    def _stored(self, state: QueueState, settlement: Settlement, entry: Entry) -> None:
+    def was_stored(self, state: QueueState, settlement: Settlement) -> bool:
+        """See :class:`~.storing.Stores`."""
         state.stored(settlement, self._clock.time_ms())
-        if state is not self._state:
-            return
-        offsets = self._settled.in_changes(settlement.changes)
-        if offsets:
-            if entry.acknowledged is None:
-                entry.acknowledged = self._loop.create_future()
-            entry.acknowledged.add_done_callback(partial(self._settled.tell, offsets))
+        return state is self._state
+
+    def went_on(self) -> None:
+        """See :class:`~.storing.Stores`."""
         self._move()
         self._notify()
         self._schedule()
 
-    def _failed(self, state: QueueState, settlement: Settlement, error: ApiError) -> None:
+    def was_not_stored(self, state: QueueState, settlement: Settlement, error: ApiError) -> None:
+        """See :class:`~.storing.Stores`."""
         state.failed(settlement)
         self._trimmed_to = -1
         if self._failures.allows():
             _log.warning("%s: what was done cannot be stored: %s", self, error)
-        if self._retry_at <= self._loop.time():
-            self._retry_at = self._loop.time() + _RETRY_S
-            self._loop.call_at(self._retry_at, self.look)  # for who waits, too
+        self._alarm.rest(_RETRY_S)
         self._schedule()
 
     def archive_moved(
@@ -670,7 +619,7 @@ class ShareQueue:
             for span in state.leases.spans(first, last):
                 if state.is_moving(span.first):
                     settlement = state.archive_moved(span.first, span.last, is_stored=is_stored)
-                    acknowledged = self._write(state, settlement)
+                    acknowledged = self._storing.write(state, settlement)
                     acknowledged.add_done_callback(retrieve)
         return acknowledged
 
@@ -724,7 +673,7 @@ class ShareQueue:
     @property
     def _available(self) -> int:
         state = self._state
-        if state is None or not state.has_room or self._loop.time() < self._retry_at:
+        if state is None or not state.has_room or self._alarm.is_resting:
             return 0
         return state.ready.size if state.is_clogged else self.length
 
@@ -749,42 +698,23 @@ class ShareQueue:
     def _schedule(self) -> None:
         """Look again when the next lock runs out, or the next record's time has come."""
         state = self._state
-        if state is None or self._closed is not None:
-            return
-        expiry, wakeup = state.next_expiry(), state.next_wakeup()
-        has_promised = self._line.promised > 0 and len(self._line) > 0
-        plan = (expiry, wakeup, has_promised)
-        if plan == self._planned_for and self._timer is not None:
-            return
-        self._planned_for = plan
-        wait_s = float("inf")
-        if expiry is not None:
-            wait_s = (expiry - self._now_ms) / 1000
-        if wakeup is not None:
-            wait_s = min(wait_s, (wakeup - self._clock.time_ms()) / 1000)
-        if has_promised:
-            wait_s = min(wait_s, PROMISE_S)
-        if wait_s == float("inf"):
-            return
-        at = max(self._loop.time() + min(max(wait_s, _TICK_S), _LONGEST_S), self._retry_at)
-        if self._timer is not None:
-            if self._timer.when() <= at:
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(at, self.look)
+        if state is not None and self._closed is None:
+            self._alarm.set(
+                state.next_expiry(),
+                state.next_wakeup(),
+                has_promised=self._line.promised > 0 and len(self._line) > 0,
+            )
 
     def look(self) -> None:
         """Do what the time asks for, and wait again. The timer calls it."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.stop()
         state = self._state
         if state is None or self._closed is not None:
             return
         wall_ms = self._clock.time_ms()
         settlement = state.expire(self._now_ms, wall_ms)
         if settlement.changes:
-            self._store(state, settlement)
+            self._storing.store(state, settlement)
         state.wake(wall_ms)
         self._line.lose_patience(self._loop.time())
         self._notify()
@@ -798,9 +728,7 @@ class ShareQueue:
             return
         self._closed = code
         self.dead_lettering.stop()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.stop()
         self._notify()
         self._settled.close()
 

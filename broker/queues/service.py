@@ -8,6 +8,7 @@ from typing import Final
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
+from qbus.records import Buffer
 from qbus.records.control import Change, ChangeKind
 
 from ..delay.log_throttle import LogThrottle
@@ -25,6 +26,7 @@ from .types import QueueCounts, QueueDescription
 _log = logging.getLogger(__name__)
 
 _DAY_S: Final = 86_400.0
+_MOST_OFFERED: Final = 64 * 1024  # bytes of a batch that is kept before anybody has taken of it
 
 MOST_GROUPS: Final = 1_000
 """How many share groups a partition knows at most."""
@@ -213,6 +215,11 @@ class LedQueues:
             self._is_due = True
             self._loop.call_soon(self._look)
 
+    def offer(self, batch: Buffer) -> None:
+        """A batch was appended: keep it for who waits, if anybody does."""
+        if self._waited and len(batch) <= _MOST_OFFERED and self.batches.log is self.partition.log:
+            self.batches.offer(batch)
+
     def _look(self) -> None:
         self._is_due = False
         for queue in list(self._waited):
@@ -277,6 +284,15 @@ class QueueService(PartitionListener):
         else:
             led.check()
         return led
+
+    def offer(self, partition: Partition, batch: Buffer) -> None:
+        """A batch of records was just appended to a partition, which may be led here.
+
+        Where somebody waits for them, they need not be read.
+        """
+        led = self._led.get(partition)
+        if led is not None:
+            led.offer(batch)
 
     @staticmethod
     def groups(partition: Partition) -> list[str]:

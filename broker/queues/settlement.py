@@ -74,16 +74,20 @@ class Given(NamedTuple):
     history: History
 
 
+NO_COUNTS: Final = QueueCounts()
+
+
 class Settlement(NamedTuple):
     """What was begun: control records to store, and where their records were.
 
     One of :meth:`QueueState.stored` and :meth:`QueueState.failed` follows. ``counts``: what is to
-    be counted then.
+    be counted then, and ``acknowledged``: how many more count as that.
     """
 
     changes: list[Change]
     origins: list[Origin]
-    counts: QueueCounts = QueueCounts()
+    counts: QueueCounts = NO_COUNTS
+    acknowledged: int = 0
 
 
 class Finishing:
@@ -110,7 +114,7 @@ class Finishing:
         if len(self._ranges) == 1:
             first, last = self._ranges[0]
             changes = [Change(ChangeKind.ACKNOWLEDGED, first, last)]
-            return Settlement(changes, self._origins, QueueCounts(acknowledged=self.count))
+            return Settlement(changes, self._origins, NO_COUNTS, self.count)
         merged: list[tuple[int, int]] = []
         for first, last in sorted(self._ranges):
             if merged and merged[-1][1] + 1 >= first:
@@ -119,7 +123,7 @@ class Finishing:
             else:
                 merged.append((first, last))
         changes = [Change(ChangeKind.ACKNOWLEDGED, first, last) for first, last in merged]
-        return Settlement(changes, self._origins, QueueCounts(acknowledged=self.count))
+        return Settlement(changes, self._origins, NO_COUNTS, self.count)
 
 
 class Reason(IntEnum):
@@ -134,18 +138,22 @@ class Reason(IntEnum):
     ONCE = 3
 
 
-def counted(ack: AckRange, span: Span[Lease], change: Change) -> QueueCounts:
-    """What is to be counted when ``change``, the answer to ``ack``, is stored."""
-    count = span.last - span.first + 1
-    if ack.type == AckType.ACCEPT:
-        return QueueCounts(acknowledged=count)
-    released = count if ack.type == AckType.RELEASE else 0
-    is_dropped = ack.type != AckType.GAP and change.kind is ChangeKind.ARCHIVED
-    return QueueCounts(released=released, dropped=count if is_dropped else 0)
+def counted(ack: AckRange, spans: list[Span[Lease]], changes: list[Change]) -> QueueCounts:
+    """What is to be counted when ``changes``, the answers to ``ack``, are stored: no acceptance."""
+    released = dropped = 0
+    for span, change in zip(spans, changes, strict=True):
+        count = span.last - span.first + 1
+        if ack.type == AckType.RELEASE:
+            released += count
+        if ack.type != AckType.GAP and change.kind is ChangeKind.ARCHIVED:
+            dropped += count
+    return QueueCounts(released=released, dropped=dropped)
 
 
 def sum_of(one: QueueCounts, other: QueueCounts) -> QueueCounts:
     """Both together."""
+    if other is NO_COUNTS:
+        return one
     return QueueCounts(*[a + b for a, b in zip(one, other, strict=True)])
 
 

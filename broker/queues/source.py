@@ -163,9 +163,10 @@ class RecordSource:
                     state.progress.returned.size,
                 )
             return None
-        while state.next_fresh < self._end:
+        end = self._end
+        while state.next_fresh < end:
             stretch = self.stretch_at(state.next_fresh, is_fresh=True)
-            if stretch is None:
+            if stretch is None or stretch.last >= end:
                 return None
             if stretch.batch is None or self._is_aborted(stretch.batch):
                 state.pass_void(state.next_fresh, stretch.last)

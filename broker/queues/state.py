@@ -29,6 +29,7 @@ from .ranges import RangeMap, Span
 from .settings import GroupSettings
 from .settlement import (
     MEMBER,
+    NO_COUNTS,
     SETTLING,
     Finishing,
     Given,
@@ -49,7 +50,6 @@ MOST_RETURNED: Final = 100_000
 
 _MANY: Final = 1_000
 FOREVER: Final = 1 << 62
-NO_COUNTS: Final = QueueCounts()
 FRESH: Final = History()
 """The history of what was never given out."""
 
@@ -58,6 +58,7 @@ class QueueState:
     """One group's records of one partition that is led here."""
 
     __slots__ = (
+        "_acknowledged",
         "_counts",
         "_expiries",
         "_left_over",
@@ -89,7 +90,7 @@ class QueueState:
         self.given_once: RangeMap[Lease] = RangeMap()
         """What members may acknowledge though it is done: it was before they had it."""
         self._counts = QueueCounts()
-        self._taken = 0
+        self._taken = self._acknowledged = 0  # what is counted most
         self._moving_count = 0  # records whose lease is MOVING: they are nobody's locks
         self._left_over: list[tuple[int, int]] = []
         self.moving: list[Given] = []
@@ -189,7 +190,8 @@ class QueueState:
     @property
     def counts(self) -> QueueCounts:
         """What was done since this began."""
-        return self._counts._replace(taken=self._counts.taken + self._taken)
+        more = QueueCounts(taken=self._taken, acknowledged=self._acknowledged)
+        return sum_of(self._counts, more)
 
     def _lease(self, first: int, last: int, lease: Lease) -> None:
         self.leases.set(first, last, lease)
@@ -331,20 +333,21 @@ class QueueState:
             found.append((ack, self._locked(ack, member)))
         changes: list[Change] = []
         origins: list[Origin] = []
-        counts = NO_COUNTS
+        counts, acknowledged = NO_COUNTS, 0
         for ack, spans in found:
             if ack.type == AckType.RENEW:
-                until_ms = now_ms + self.settings.lock_ms
-                for span in spans:
-                    self._renew(span, until_ms)
+                self._renew_all(spans, now_ms + self.settings.lock_ms)
                 continue
-            for span in spans:
-                change = self._answer(ack, span, wall_ms)
-                more = counted(ack, span, change)
-                counts = more if counts is NO_COUNTS else sum_of(counts, more)
-                changes.append(change)
+            made = [self._answer(ack, span, wall_ms) for span in spans]
+            if ack.type == AckType.ACCEPT:
+                acknowledged += sum([span.last - span.first + 1 for span in spans])
+            else:
+                counts = sum_of(counted(ack, spans, made), counts)
+            changes += made
             origins += self._begin_leased(spans)
-        return Settlement(joined(changes) if len(changes) > 1 else changes, origins, counts)
+        if len(changes) > 1:
+            changes = joined(changes)
+        return Settlement(changes, origins, counts, acknowledged)
 
     def _locked(self, ack: AckRange, member: str) -> list[Span[Lease]]:
         """The leases of records that ``member`` has, but for those that it got once.
@@ -373,6 +376,10 @@ class QueueState:
         while (span := self.given_once.find(offset)) is not None and span.value.member == member:
             offset = span.last + 1
         return offset
+
+    def _renew_all(self, spans: list[Span[Lease]], until_ms: int) -> None:
+        for span in spans:
+            self._renew(span, until_ms)
 
     def _renew(self, span: Span[Lease], until_ms: int) -> None:
         known = span.value
@@ -414,6 +421,7 @@ class QueueState:
     def stored(self, settlement: Settlement, wall_ms: int) -> None:
         """The changes are in the log, and in ``progress``."""
         self._counts = sum_of(self._counts, settlement.counts)
+        self._acknowledged += settlement.acknowledged
         for origin in settlement.origins:
             for span in self.leases.cut(origin.first, origin.last):
                 if span.value.kind is not SETTLING:  # it was begun anew meanwhile

@@ -150,7 +150,7 @@ class TestAcknowledging:
             await jobs.bodies()
             assert await jobs.ask(f"ACKJOB {' '.join(ids)}") == 3
             await jobs.settled()
-            assert not [one for one in gc.get_objects() if type(one) is Entry]
+            assert not [one for one in gc.get_objects() if isinstance(one, Entry)]
         finally:
             gc.enable()
 
@@ -314,7 +314,7 @@ class TestAdding:
 
     async def test_a_defect_leaves_nobody_waiting(self, jobs: Jobs) -> None:
         await jobs.add()
-        adder = Adder(BrokenDelays(), jobs.clock.time_ms)
+        adder = Adder(BrokenDelays(), jobs.clock.time_ms, lambda *_: None)
         added = [NewJob(b"body", JobOptions(60, 1, delay)) for delay in (10, 20)]
         for job in added:
             adder.add(jobs.partition(), JobIds(bytes(16), 0), job)

@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from qbus.broker.partition.partition import ACKS_ALL
 from qbus.broker.queues import AckRange, AckType, AcquiredRange
 from qbus.broker.queues.batches import BatchCache, StoredBatch, ttl_of
 from qbus.broker.queues.filters import parse_filter, tags_of
+from qbus.broker.queues.taking import Offer
+from qbus.broker.queues.types import WaitedFor
 from qbus.errors import ApiError, CorruptBatch
-from qbus.records import Compression, build_batch, read_header
+from qbus.records import Compression, build_batch, encode_records, read_header
 from qbus.records.record import Headers
 from tests.support.waiting import eventually
 
@@ -331,6 +334,57 @@ async def test_what_is_not_in_the_page_cache_is_read_in_a_thread(
     assert await take(queue) == [b"a", b"b"]
     taken = await world.queue("other").take_batches("m", max_records=5, max_bytes=1 << 20)
     assert sent(taken) == [b"a", b"b"]
+
+
+class Waits:
+    """Waits for records, and never takes any."""
+
+    def ready(self, queue: WaitedFor) -> bool:
+        return True
+
+
+async def offer(world: World, *values: bytes) -> None:
+    """Append a batch, and say so to who waits."""
+    batch = encode_records(list(values), base_timestamp=world.clock.time_ms())
+    world.partition.append(memoryview(batch), ACKS_ALL)
+    world.plane.queues.offer(world.partition, batch)
+
+
+async def test_what_is_offered_is_given_out_once_it_is_acknowledged(world: World) -> None:
+    queue = world.queue()
+    await world.settled()
+    queue.wait(Waits())
+    world.plane.disk.hold_syncs()
+    await offer(world, b"a", b"b")
+    assert await take(queue) == []
+    world.plane.disk.release_syncs()
+    await world.settled()
+    assert await take(queue) == [b"a", b"b"]
+    await accept(queue, 1, 2)
+    await offer(world, b"c")
+    await world.settled()
+    assert await take(queue) == [b"c"], "behind the acknowledgement"
+
+
+@pytest.mark.sources
+async def test_what_is_offered_to_who_waits_need_not_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from qbus.broker.log.reader import LogSlice
+
+    monkeypatch.setattr(LogSlice, "is_cached", lambda _: False)
+    queue = world.queue()
+    await world.settled()
+    await offer(world, b"a")
+    await world.settled()
+    assert queue.take_now(Offer("m", 5, 1 << 20)) is None, "nobody waited"
+    assert await take(queue) == [b"a"]
+    queue.wait(Waits())
+    await offer(world, b"b")
+    await world.settled()
+    taken = queue.take_now(Offer("m", 5, 1 << 20))
+    assert taken is not None
+    assert [record.value for record in taken.records] == [b"b"]
 
 
 async def test_what_retention_took_is_done(world: World) -> None:

@@ -1,0 +1,45 @@
+"""What a queue of jobs does when something in the broker fails."""
+
+import asyncio
+
+import pytest
+
+from qbus.broker.disque.job_queue import Delivered
+from qbus.jobs import JobId
+from tests.support.waiting import eventually
+
+from .jobs import Jobs, decoded
+
+
+class FailsOnce:
+    """Where delayed jobs lie; nothing can be noted at first."""
+
+    def __init__(self, delivered: Delivered) -> None:
+        self._delivered = delivered
+        self.failures = 0
+
+    def note(self, job: JobId, topic_id: bytes, offset: int) -> None:
+        if not self.failures:
+            self.failures += 1
+            raise ValueError("a defect")
+        self._delivered.note(job, topic_id, offset)
+
+
+@pytest.mark.parametrize("retry_s", [60, 0], ids=["at least once", "at most once"])
+async def test_a_defect_leaves_no_client_waiting(
+    jobs: Jobs, caplog: pytest.LogCaptureFixture, retry_s: int
+) -> None:
+    await jobs.add(options=f"DELAY 5 RETRY {retry_s}")
+    queue = jobs.service.need_queue(b"q")
+    broken = queue._delivered = FailsOnce(queue._delivered)
+    waiting = jobs.begin("GETJOB FROM q", jobs.new_client())
+    other = jobs.begin("GETJOB FROM q", jobs.new_client())
+    await jobs.pass_time(6)
+    await eventually(lambda: "jobs of the queue q cannot be given out" in caplog.text)
+    assert broken.failures == 1
+    assert not waiting.done()
+    await jobs.add(body="second")
+    await jobs.add(body="third")
+    for reply, body in ((waiting, "second"), (other, "third")):
+        ((_, _, given),) = decoded(await asyncio.wait_for(reply, 10))
+        assert given == body
