@@ -27,6 +27,8 @@ SECONDS = 4.0
 STEADY_WORKERS = 16
 STEADY_RATE = 1_000
 STEADY_SECONDS = 8.0
+LEAST_STEADY_SECONDS = 4.0
+"""At any scale: one in a hundred of fewer jobs says what one pause was."""
 WAITING = 1_000_000
 _PATIENCE = 3  # times the seconds in which jobs were added, to take them
 _FILL_SECONDS = 300.0
@@ -139,7 +141,8 @@ def _measure_load(
                         figures.add(server.name, case, unit, value, without=without)
         for server in servers:
             case = f"add to get at {STEADY_RATE:,}/s, {STEADY_WORKERS} workers, {promise}"
-            for unit, value in _steady(server, STEADY_SECONDS * scale).items():
+            seconds = max(STEADY_SECONDS * scale, LEAST_STEADY_SECONDS)
+            for unit, value in _steady(server, seconds).items():
                 figures.add(server.name, case, unit, value, lower=True)
 
 

@@ -242,7 +242,8 @@ func (one *load) steady(perSecond float64, length time.Duration) (map[string]flo
 	}
 	return map[string]float64{
 		"added": float64(one.added.Load() - first), "jobs": float64(len(all)),
-		"p50_ms": all[len(all)/2], "p99_ms": all[len(all)*99/100], "most_ms": all[len(all)-1],
+		"p50_ms": all[len(all)/2], "p99_ms": all[len(all)*99/100],
+		"p999_ms": all[len(all)*999/1000], "most_ms": all[len(all)-1],
 	}, nil
 }
 
