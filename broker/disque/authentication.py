@@ -66,18 +66,24 @@ class Authentication:
         ``delay_s``: how late a wrong password is answered. ``session_s``: how long an
         authentication lasts, in seconds; 0: as long as the connection. ``note``: see :data:`Note`.
         """
+        self._users = users
         self.password = password
         self.note = note
-        self._users = users
         self._delay_s = delay_s
         self._session_s = session_s
         self.succeeded = 0
         self.failed = 0
 
     @property
-    def is_required(self) -> bool:
+    def password(self) -> bytes:
+        """What all clients share; empty: there is none."""
+        return self._password
+
+    @password.setter
+    def password(self, password: bytes) -> None:
+        self._password = password
+        self.is_required = bool(password) or self._users is not None
         """Whether clients have to say who they are before anything else."""
-        return bool(self.password) or self._users is not None
 
     def is_current(self, client: Client) -> bool:
         """Whether a client has said who it is as lately as it has to, or need not."""

@@ -36,7 +36,7 @@ class Dispatcher:
     @property
     def is_paused(self) -> bool:
         """See :class:`.connection.Commands`."""
-        return self._admin.is_paused
+        return self._admin.paused_until > 0.0 and self._admin.is_paused
 
     def is_concurrent(self, arguments: list[bytes]) -> bool:
         """See :class:`.connection.Commands`."""
@@ -78,7 +78,7 @@ class Dispatcher:
         if (row.arity > 0 and count != row.arity) or count < -row.arity:
             raise wrong_arguments(row.name)
         service = self._service
-        if row.name not in _UNAUTHENTICATED:
+        if service.authentication.is_required and row.name not in _UNAUTHENTICATED:
             service.authentication.need(client)
         call = Call(client, arguments, is_local)
         if service.guard is not None:
