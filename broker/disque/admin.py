@@ -14,7 +14,7 @@ from qbus.errors import ApiError
 from qbus.jobs import GROUP
 
 from . import resp
-from .commands import Call, Command, Handler
+from .calls import Call, Command, Handler
 from .connection import Client, Connection, Reply
 from .errors import CommandError, syntax_error, wrong_arguments
 from .listener import DisqueListener

@@ -11,31 +11,16 @@ node needs CLUSTER_ACTION on the cluster.
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from qbus.jobs import GROUP, topic_of
 
 from ..authorization import CLUSTER, AccessControl, Caller, Operation, Resource, group, topic
 from . import errors
+from .calls import Call
 from .connection import Client
 from .errors import CommandError
 from .options import parse_get, parse_jscan
-
-
-class Call(Protocol):
-    """A command of a client, see :class:`.commands.Call`."""
-
-    @property
-    def client(self) -> Client:
-        """Who sent it."""
-
-    @property
-    def arguments(self) -> Sequence[bytes]:
-        """Its words."""
-
-    @property
-    def is_local(self) -> bool:
-        """Whether another node asks."""
 
 
 class Scope(Enum):

@@ -1,35 +1,37 @@
-"""Disque's commands: the table, and those about jobs and queues. The rest is in :mod:`.admin`."""
+"""The commands about jobs and queues, but for GETJOB (:mod:`.getting`). The rest: :mod:`.admin`."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from qbus.delay import CANCEL, DELIVER_AT, RESCHEDULE
 from qbus.errors import ApiError, ErrorCode
+from qbus.jobs import has_form
 from qbus.records import build_batch
 
+from ..delay.log_throttle import LogThrottle
 from ..metadata.image import Topic
 from ..partition.acknowledgement import Acknowledgement
 from ..partition.partition import ACKS_ALL, Partition
 from ..queues import RecordStatus
 from . import errors, resp
 from .adding import NewJob
-from .connection import Client, Reply
+from .calls import Call, Command
+from .connection import Reply
 from .errors import CommandError, syntax_error, wrong_arguments
 from .finding import Found, Place
-from .job_queue import BlockedClient, JobQueue, Part, TakenJob, counters, release
+from .getting import GetCommand
+from .job_queue import JobQueue, Part, release
 from .nodes import Node
 from .options import (
     AddOptions,
-    GetOptions,
     need_ids,
     need_integer,
     need_timeout,
     parse_add,
-    parse_get,
     parse_jscan,
     parse_pause,
     parse_qscan,
@@ -45,39 +47,13 @@ _log = logging.getLogger(__name__)
 _ATTEMPTS: Final = 5
 _RETRY_S: Final = 0.2
 _ADD_WITHIN_S: Final = 10.0  # where the client does not say how long
+_LEAST_S: Final = 0.05  # for another node to add a job, however little time the client has
 _HELD_POLL_S: Final = 0.2
 _RESULT_OVERHEAD: Final = 1024  # what a result takes besides its bytes, at most
 _FOREVER_S: Final = 1e9
+_SAY_AGAIN_S: Final = 60.0
 
 _IS_LOCAL: Final = b"QBUS.LOCAL"
-
-
-class Call:
-    """One command of a client. ``is_local``: another node asks, for what is here alone."""
-
-    __slots__ = ("arguments", "client", "is_local")
-
-    def __init__(self, client: Client, arguments: Sequence[bytes], is_local: bool = False) -> None:
-        self.client = client
-        self.arguments = arguments
-        self.is_local = is_local
-
-
-Handler = Callable[[Call], Reply]
-
-
-class Command(NamedTuple):
-    """A row of the table.
-
-    ``arity``: how many words there are, its name included; negative: at least so many. ``flags``
-    as COMMAND lists them. ``is_concurrent``: see :mod:`.connection`.
-    """
-
-    name: str
-    arity: int
-    flags: str
-    run: Handler
-    is_concurrent: bool = False
 
 
 class JobCommands:
@@ -86,13 +62,16 @@ class JobCommands:
     def __init__(self, service: DisqueService) -> None:
         self._service = service
         self._looker = Looker(service)
+        self._getting = GetCommand(service)
         self._loop = asyncio.get_running_loop()
+        self._last_add: tuple[Sequence[bytes], int, AddOptions] = ((), 0, AddOptions())
+        self._old_releases = LogThrottle(service.clock, _SAY_AGAIN_S)
 
     def table(self) -> list[Command]:
         """The commands, with Disque's numbers of words and flags."""
         return [
             Command("addjob", -4, "wmF", self.add, is_concurrent=True),
-            Command("getjob", -2, "wF", self.get),
+            Command("getjob", -2, "wF", self._getting.get),
             Command("ackjob", -1, "wF", self.ack, is_concurrent=True),
             Command("fastack", -1, "wF", self.ack, is_concurrent=True),
             Command("deljob", -1, "wF", self.ack, is_concurrent=True),
@@ -117,13 +96,21 @@ class JobCommands:
         """``ADDJOB queue job ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] ...``."""
         service = self._service
         nodes = service.nodes
-        options = parse_add(call.arguments, nodes.usual_replicas, nodes.name)
+        options = self._add_options(call.arguments, nodes.usual_replicas)
         self._check_replicas(options)
         queue = service.need_queue(call.arguments[1])
         part = self._part(queue)
         if part is None or (nodes.is_leaving and not call.is_local):
             return self._add_slowly(call, queue, options)
         return self._add_to(call, queue, part, options)
+
+    def _add_options(self, arguments: Sequence[bytes], usual_replicas: int) -> AddOptions:
+        """What the client asks for, mostly what the last one asked for."""
+        words, usual, options = self._last_add
+        if usual != usual_replicas or words != arguments[3:]:
+            options = parse_add(arguments, usual_replicas, self._service.nodes.name)
+            self._last_add = arguments[3:], usual_replicas, options
+        return options
 
     def _check_replicas(self, options: AddOptions) -> None:
         if options.replicate is not None and options.replicate > self._service.nodes.most_replicas:
@@ -198,7 +185,7 @@ class JobCommands:
             if part is not None and not (service.nodes.is_leaving and not call.is_local):
                 return await self._add_to(call, queue, part, options)
             if staying:
-                return await self._add_elsewhere(staying[0], call.arguments)
+                return await self._add_elsewhere(staying[0], call.arguments, end)
             if service.nodes.is_leaving and not call.is_local:
                 reason = "I'm leaving the cluster"
                 raise CommandError(errors.NO_REPLICAS_HERE.format(reason))
@@ -212,108 +199,32 @@ class JobCommands:
         if options.replicate is not None and options.replicate > copies:
             raise CommandError(errors.NO_REPLICAS)
 
-    async def _add_elsewhere(self, node: Node, arguments: Sequence[bytes]) -> bytes:
-        reply = await self._service.ask(node, *arguments)
+    async def _add_elsewhere(self, node: Node, arguments: Sequence[bytes], end: float) -> bytes:
+        """Have another node add a job, until ``end``; what it has added later is taken back."""
+        adding = self._service.run(self._added_by(node, arguments))
+        left_s = max(end - self._loop.time(), _LEAST_S)
+        await asyncio.wait([adding], timeout=left_s)
+        if not adding.done():
+            adding.add_done_callback(partial(self._on_added_late, node))
+            raise CommandError(errors.NO_REPLICAS_IN_TIME)
+        reply = adding.result()
+        if isinstance(reply, CommandError):
+            raise reply
         return resp.simple(reply.decode()) if isinstance(reply, bytes) else resp.NULL
 
-    # Getting
-
-    def get(self, call: Call) -> Reply:
-        """``GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] FROM queue ...``."""
-        options = parse_get(call.arguments)
-        queues = self._queues_of(options)
-        taking: Awaitable[list[TakenJob]] | None = None
-        if len(queues) == 1:
-            begun = queues[0].begin_take(
-                options.count, with_counters=options.with_counters, for_node=call.is_local
-            )
-            if not isinstance(begun, bytes):
-                taking = begun
-            elif begun:
-                return begun
-        elif any(queue.length and not queue.blocked for queue in queues):
-            taking = take(queues, options.count, for_node=call.is_local)
-        reply: asyncio.Future[bytes] = self._loop.create_future()
-        if taking is None and (call.is_local or not any(map(self._service.others_with, queues))):
-            self._hang(call, options, reply)
-        else:
-            self._service.run(self._get(call, options, queues, taking, reply))
-        return reply
-
-    def _queues_of(self, options: GetOptions) -> list[JobQueue]:
-        """The queues that are named and are there, each once."""
-        names = options.queues if len(options.queues) == 1 else dict.fromkeys(options.queues)
-        found = [self._service.find_queue(name) for name in names]
-        return [queue for queue in found if queue is not None]
-
-    async def _get(
-        self,
-        call: Call,
-        options: GetOptions,
-        queues: Sequence[JobQueue],
-        taking: Awaitable[list[TakenJob]] | None,
-        reply: asyncio.Future[bytes],
-    ) -> None:
+    async def _added_by(self, node: Node, arguments: Sequence[bytes]) -> object:
+        """Another node's reply to ADDJOB, or its refusal."""
         try:
-            taken = [] if taking is None else await taking
-            if not taken and not call.is_local:
-                taken = await self._service.take_elsewhere(queues, options.count)
-        except (ApiError, OSError) as error:
-            _log.debug("no jobs can be taken: %s", error)
-            taken = []
-        if taken:
-            await self._hand_over(taken, options, reply)
-        elif not reply.done():
-            self._hang(call, options, reply)
+            return await self._service.ask(node, *arguments)
+        except CommandError as error:
+            return error
 
-    async def _hand_over(
-        self, taken: Sequence[TakenJob], options: GetOptions, reply: asyncio.Future[bytes]
-    ) -> None:
-        if reply.done():  # the client is gone
-            for one in taken:
-                await self._service.give_back(one)
+    def _on_added_late(self, node: Node, adding: asyncio.Task[object]) -> None:
+        if adding.cancelled() or adding.exception() is not None:
             return
-        reply.set_result(jobs_reply(taken, with_counters=options.with_counters))
-
-    def _hang(self, call: Call, options: GetOptions, reply: asyncio.Future[bytes]) -> None:
-        """Wait until there is a job, if the client wants that."""
-        service = self._service
-        if options.is_nohang or service.is_draining:
-            reply.set_result(resp.NULL_ARRAY)
-        elif service.nodes.is_leaving and not call.is_local:
-            reply.set_result(resp.error(errors.IS_LEAVING))
-        else:
-            client = call.client
-            client.is_blocked = True
-            queues = [service.need_queue(name) for name in dict.fromkeys(options.queues)]
-            on_end = partial(self._on_job, call, options, reply)
-            blocked = BlockedClient(
-                self._loop, queues, options.timeout_ms, on_end, is_node=call.is_local
-            )
-            reply.add_done_callback(partial(_leave, blocked))
-
-    def _on_job(
-        self,
-        call: Call,
-        options: GetOptions,
-        reply: asyncio.Future[bytes],
-        taken: TakenJob | None,
-    ) -> None:
-        service, client = self._service, call.client
-        client.is_blocked = False
-        is_refused = not service.authentication.is_current(client) or (
-            service.guard is not None and not service.guard.is_still_allowed(call)
-        )
-        if taken is not None and (is_refused or reply.done()):  # the client is gone, or as good as
-            service.run(service.give_back(taken))
-        if reply.done():
-            return
-        if is_refused:
-            reply.set_result(resp.error(errors.NOT_ANY_MORE))
-        elif taken is None:
-            reply.set_result(resp.NULL_ARRAY)
-        else:
-            reply.set_result(jobs_reply([taken], with_counters=options.with_counters))
+        reply = adding.result()
+        if isinstance(reply, bytes):
+            self._service.run(self._added_by(node, (b"DELJOB", reply)))
 
     # Jobs by their ids
 
@@ -391,11 +302,28 @@ class JobCommands:
         somebody else's.
         """
         words = call.arguments[1:]
+        if all(map(has_form, words)):
+            return self._release_uncounted(call, words)
+        if len(words) % 3:
+            raise wrong_arguments("qbus.release")
         counted = {
             words[at]: (need_integer(words[at + 1]), need_integer(words[at + 2]))
-            for at in range(0, len(words) - 2, 3)
+            for at in range(0, len(words), 3)
         }
         return self._count(call, list(counted), partial(_release, counted))
+
+    def _release_uncounted(self, call: Call, ids: Sequence[bytes]) -> Reply:
+        """``QBUS.RELEASE id ...``, as nodes of before sent it: somebody else may have the jobs."""
+        if self._old_releases.allows():
+            _log.warning(
+                "the node at %s gives back jobs without what they count, as nodes of an earlier"
+                " version do; they come again only when their retry time has passed: upgrade that"
+                " node (%d jobs, the first is %r; this is said once a minute at most)",
+                call.client.address,
+                len(ids),
+                ids[0],
+            )
+        return resp.integer(0)
 
     async def _order(self, partition: Partition, headers: list[tuple[str, bytes]]) -> bool:
         """Have a job cancelled or rescheduled that is not delivered yet; whether it was."""
@@ -697,43 +625,6 @@ class JobCommands:
         await self._service.set_pause(queue, state)
         await self._service.tell_others("PAUSE", queue.name, state)
         return resp.simple(state)
-
-
-async def take(queues: Sequence[JobQueue], count: int, *, for_node: bool) -> list[TakenJob]:
-    """Up to so many jobs of queues: one of each in turn, from left to right. Raises ApiError."""
-    if len(queues) == 1:
-        return await queues[0].take(count, for_node=for_node)
-    taken: list[TakenJob] = []
-    with suppress(ApiError, OSError):  # what was taken before must not be lost
-        while len(taken) < count:
-            before = len(taken)
-            for queue in queues:
-                taken += await queue.take(1, for_node=for_node)
-                if len(taken) >= count:
-                    break
-            if len(taken) == before:
-                break
-    return taken
-
-
-def jobs_reply(taken: Sequence[TakenJob], *, with_counters: bool) -> bytes:
-    """The reply to GETJOB."""
-    parts = [b"*%d\r\n" % len(taken)]
-    for one in taken:
-        job = one.job
-        parts.append(b"*7\r\n" if with_counters else b"*3\r\n")
-        parts.append(b"$%d\r\n%b\r\n" % (len(job.queue), job.queue))
-        parts.append(b"$40\r\n%b\r\n" % job.id.encode())
-        parts.append(b"$%d\r\n%b\r\n" % (len(job.body), job.body))
-        if with_counters:
-            parts.append(counters(job.nacks, job.additional_deliveries))
-    return b"".join(parts)
-
-
-def _leave(blocked: BlockedClient, reply: asyncio.Future[bytes]) -> None:
-    """The client is gone, unless it has its job."""
-    if reply.cancelled():
-        blocked.give(None)
 
 
 def _split(words: Sequence[bytes], option: bytes) -> tuple[Sequence[bytes], Sequence[bytes]]:

@@ -9,7 +9,8 @@ from qbus.errors import ApiError
 
 from . import resp
 from .admin import AdminCommands
-from .commands import Call, Command, JobCommands
+from .calls import Call, Command
+from .commands import JobCommands
 from .connection import Client, PendingReply, Reply
 from .errors import CommandError, wrong_arguments
 from .service import DisqueService

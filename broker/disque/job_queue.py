@@ -52,6 +52,43 @@ class Job:
         return int(self.id[36:], 16) & 1 == 0
 
 
+class JobsReply:
+    """The reply to GETJOB, which is made of its jobs one after the other."""
+
+    __slots__ = ("_before", "_length", "_parts", "_queue", "_size", "_with_counters")
+
+    def __init__(self, count: int, *, with_counters: bool) -> None:
+        """``count``: of the jobs that will be added."""
+        self._with_counters = with_counters
+        self._parts = [b"*%d\r\n" % count]
+        # Of one queue, and of bodies of one size, what stands between them is the same.
+        self._queue: bytes | None = None
+        self._before = b""
+        self._size, self._length = -1, b""
+
+    def add(
+        self, queue: bytes, text: bytes, body: bytes, nacks: int, additional_deliveries: int
+    ) -> None:
+        """Add a job; ``text`` is its id. Its counters are told if the client wants them."""
+        if queue is not self._queue:
+            words = 7 if self._with_counters else 3
+            self._before = b"*%d\r\n$%d\r\n%b\r\n$40\r\n" % (words, len(queue), queue)
+            self._queue = queue
+        size = len(body)
+        if size != self._size:
+            self._size, self._length = size, b"\r\n$%d\r\n" % size
+        self._parts += (self._before, text, self._length, body, b"\r\n")
+        if self._with_counters:
+            self._parts.append(
+                b"$5\r\nnacks\r\n:%d\r\n$21\r\nadditional-deliveries\r\n:%d\r\n"
+                % (nacks, additional_deliveries)
+            )
+
+    def data(self) -> bytes:
+        """The bytes of the reply."""
+        return b"".join(self._parts)
+
+
 class Part(NamedTuple):
     """One partition of a queue, led here. ``topic_id``: of its topic; ``ids``: of its jobs."""
 
@@ -335,24 +372,18 @@ class JobQueue:
 
     def _reply(self, part: Part, taken: RecordsTaken, with_counters: bool) -> bytes:
         """The reply to GETJOB; empty, if nothing was taken."""
-        records, name = taken.records, self.name
+        records = taken.records
         if not records:
             return b""
         self.jobs_out += len(records)
         self.note_use()
-        parts = [b"*%d\r\n" % len(records)]
-        before = b"*%d\r\n$%d\r\n%b\r\n$40\r\n" % (7 if with_counters else 3, len(name), name)
-        size, length = -1, b""
+        reply, nacks, timeouts = JobsReply(len(records), with_counters=with_counters), 0, 0
         for number, record in enumerate(records):
-            body = record.value or b""
-            if len(body) != size:
-                size = len(body)
-                length = b"\r\n$%d\r\n" % size
-            parts += (before, self._id(part, record), length, body, b"\r\n")
             if with_counters:
                 _, nacks, timeouts, _, _ = taken.histories[number]
-                parts.append(counters(nacks, timeouts))
-        return b"".join(parts)
+            text = self._id(part, record)
+            reply.add(self.name, text, record.value or b"", nacks, timeouts)
+        return reply.data()
 
     def _id(self, part: Part, record: ConsumerRecord) -> bytes:
         """The id of a job that is given out."""
@@ -578,14 +609,6 @@ class JobQueue:
             if not client.is_done:
                 self._clients[client] = None
                 self._clients.move_to_end(client, last=False)
-
-
-def counters(nacks: int, additional_deliveries: int) -> bytes:
-    """What the reply to GETJOB says of a job WITHCOUNTERS, behind its body."""
-    return b"$5\r\nnacks\r\n:%d\r\n$21\r\nadditional-deliveries\r\n:%d\r\n" % (
-        nacks,
-        additional_deliveries,
-    )
 
 
 def _give_next(clients: Iterable[BlockedClient], taken: TakenJob) -> bool:

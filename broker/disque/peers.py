@@ -1,19 +1,25 @@
 """Commands to other nodes: what is not led here is asked of the node that leads it."""
 
 import asyncio
+import logging
 import ssl
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol, cast
 
+from qbus.clock import Clock
 from qbus.config import Address
 from qbus.errors import ConfigError
 
+from ..delay.log_throttle import LogThrottle
 from . import resp
 from .errors import CommandError
-from .nodes import TlsAddress
+from .nodes import Node, TlsAddress
 
+_log = logging.getLogger(__name__)
+
+_SAY_AGAIN_S: Final = 60.0
 _CONNECT_S: Final = 5.0
 _READ_BYTES: Final = 256 * 1024
 
@@ -197,3 +203,65 @@ class Peers:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+
+
+class SilentNodes:
+    """The nodes that did not answer in time, until they do.
+
+    Nobody who wants an answer soon waits for them. Whenever one of them would be asked, it is asked
+    beside everything else whether it answers again.
+    """
+
+    def __init__(
+        self,
+        greet: Callable[[Node], Coroutine[Any, Any, None]],
+        run: Callable[[Coroutine[Any, Any, None]], object],
+        clock: Clock,
+    ) -> None:
+        """``greet`` ends once a node answers, or raises as :class:`Peers` does."""
+        self._greet = greet
+        self._run = run
+        self._is_greeted: dict[str, bool] = {}  # by the node's name: whether that is under way
+        self._lines = LogThrottle(clock, _SAY_AGAIN_S)
+
+    def add(self, node: Node) -> None:
+        """A node has not answered in time."""
+        if node.name in self._is_greeted:
+            return
+        self._is_greeted[node.name] = False
+        if self._lines.allows():
+            _log.warning(
+                "node %s at %s does not answer in time: jobs that it has are not waited for until"
+                " it does; look at its load, its log and the network (said once a minute at most)",
+                *(node.name[:8], node.for_nodes),
+            )
+
+    def discard(self, node: Node) -> None:
+        """A node has answered."""
+        if self._is_greeted.pop(node.name, None) is not None:
+            _log.info("node %s at %s answers again", node.name[:8], node.for_nodes)
+
+    def keep(self, names: Collection[str]) -> None:
+        """These nodes alone live; those that come back begin anew."""
+        for name in self._is_greeted.keys() - names:
+            del self._is_greeted[name]
+
+    def has(self, node: Node) -> bool:
+        """Whether a node has not answered of late; if so, it is asked whether it does by now."""
+        is_greeted = self._is_greeted.get(node.name)
+        if is_greeted is False:
+            self._is_greeted[node.name] = True
+            self._run(self._try(node))
+        return is_greeted is not None
+
+    async def _try(self, node: Node) -> None:
+        try:
+            await self._greet(node)
+        except CommandError as error:  # it answers, if only that
+            _log.debug("node %s refuses to say whether it is there: %s", node.name, error)
+        except NodeUnavailableError as error:
+            _log.debug("node %s is still silent: %s", node.name, error)
+            if node.name in self._is_greeted:
+                self._is_greeted[node.name] = False
+            return
+        self.discard(node)

@@ -35,7 +35,7 @@ from .expiry import Expiry
 from .finding import DeliveredJobs, Finder, HeldRecords, Place, Topics
 from .job_queue import Job, JobQueue, Part, TakenJob, give_back
 from .nodes import Node, Nodes
-from .peers import Link, NodeUnavailableError, Peers, Reply
+from .peers import Link, NodeUnavailableError, Peers, Reply, SilentNodes
 from .queues import JobSettings, Queues
 
 _log = logging.getLogger(__name__)
@@ -47,12 +47,17 @@ MOST_QUEUES: Final = 10_000
 """How many queues without a topic are kept in memory: clients wait for them, or they are paused."""
 
 _PEER_TIMEOUT_S: Final = 10.0
+_PATIENCE_S: Final = 0.5  # how long a client that takes jobs waits for a node that may have some
 _REMOTE_WAIT_MS: Final = 30_000
 _RETRY_S: Final = 0.5
 _LINGER_S: Final = 1.0  # how long a node waits at others after its last client has ceased to
 _KEEP_S: Final = 0.4  # how long it keeps a job of another node for a client
 _CERTAIN_S: Final = 0.5
-"""A reply that took no longer has jobs whose locks, which last a second at least, still run."""
+"""A reply that took no longer has jobs whose locks, which last a second at least, still run.
+
+They do while it keeps them, too.
+"""
+_ON_ITS_WAY_S: Final = 0.1  # how long a job takes to its client
 _LED_WITHIN_S: Final = 10.0
 _LOOK_S: Final = 0.2  # between two looks at what is waited for, though nothing seems to change
 
@@ -195,6 +200,7 @@ class DisqueService(PartitionListener):
         self._unwanted: dict[Address, list[Job]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
+        self._silent = SilentNodes(self._greet, self.run, clock)
         self.is_draining = False
         self._is_group_known = False
         self._change: asyncio.Future[None] | None = None  # whoever waits for one
@@ -216,11 +222,12 @@ class DisqueService(PartitionListener):
             task.cancel()
         self.peers.close()
 
-    def run(self, work: Any) -> None:
+    def run(self, work: Any) -> asyncio.Task[Any]:
         """Run a coroutine beside everything else; what it fails with is logged."""
-        task = asyncio.ensure_future(work)
+        task: asyncio.Task[Any] = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._on_task_end)
+        return task
 
     def _on_task_end(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
@@ -421,6 +428,7 @@ class DisqueService(PartitionListener):
     def _forget_dead_nodes(self) -> None:
         live = {node.name for node in self.nodes.all()}
         self.nodes.leaving &= live
+        self._silent.keep(live)
 
     def look_after_queues(self) -> None:
         """Drop what is kept of queues that are no topics any more; settings for the others."""
@@ -456,25 +464,69 @@ class DisqueService(PartitionListener):
         except NodeUnavailableError as error:
             raise CommandError(f"ERR node {node.name[:8]} cannot be asked: {error}") from error
 
-    async def take_elsewhere(self, queues: Sequence[JobQueue], most: int) -> list[TakenJob]:
-        """Jobs of some queues that other nodes have now, from the first node that has any."""
+    async def _greet(self, node: Node) -> None:
+        await self.peers.call(node.for_nodes, "QBUS.LOCAL", "PING")
+
+    async def take_elsewhere(
+        self, queues: Sequence[JobQueue], most: int, most_s: float
+    ) -> list[TakenJob]:
+        """Jobs of some queues that other nodes have now, from the first node that has any.
+
+        None of them is waited for longer than a moment, nor all of them longer than ``most_s``
+        seconds. Jobs that come later are for who waits then.
+        """
+        end = self._loop.time() + most_s
         names: dict[Node, list[bytes]] = {}
         for queue in queues:
             if not queue.is_paused_out:
                 for node in self.others_with(queue):
                     names.setdefault(node, []).append(queue.name)
         for node, wanted in names.items():
-            since = self._loop.time()
-            try:
-                reply = await self.ask(
-                    node, "GETJOB", "NOHANG", "COUNT", most, "WITHCOUNTERS", "FROM", *wanted
-                )
-            except CommandError as error:
-                _log.debug("no jobs from node %s: %s", node.name, error)
+            if self._silent.has(node):
                 continue
-            if taken := await self._locked(node, jobs_of(reply, node.for_nodes), since):
+            asking: asyncio.Task[list[TakenJob]] = self.run(self._take_from(node, most, wanted))
+            left_s = max(end - self._loop.time(), 0.0)
+            await asyncio.wait([asking], timeout=min(_PATIENCE_S, left_s))
+            if not asking.done():
+                asking.add_done_callback(self._on_late_jobs)
+            elif taken := asking.result():
                 return taken
+            if self._loop.time() >= end:
+                break
         return []
+
+    async def _take_from(self, node: Node, most: int, names: Sequence[bytes]) -> list[TakenJob]:
+        """Jobs that another node has now, which is silent if it takes its time to say so."""
+        since = self._loop.time()
+        waiting = self._loop.call_later(_PATIENCE_S, self._silent.add, node)
+        try:
+            reply = await self.ask(
+                node, "GETJOB", "NOHANG", "COUNT", most, "WITHCOUNTERS", "FROM", *names
+            )
+        except CommandError as error:
+            _log.debug("no jobs from node %s: %s", node.name, error)
+            return []
+        finally:
+            waiting.cancel()
+        self._silent.discard(node)
+        return await self._locked(node, jobs_of(reply, node.for_nodes), since)
+
+    def _on_late_jobs(self, asking: asyncio.Task[list[TakenJob]]) -> None:
+        """Jobs have come from another node for a client that was answered meanwhile."""
+        if asking.cancelled() or asking.exception() is not None:
+            return
+        for taken in asking.result():
+            queue = self._queues.get(taken.job.queue)
+            if queue is None:
+                self.run(self.give_back(taken))
+            else:
+                self._bring(queue, taken)
+
+    def _bring(self, queue: JobQueue, taken: TakenJob) -> None:
+        """Give another node's job to who waits for one here, now or in a moment."""
+        if not queue.give_from_elsewhere(taken):
+            queue.keep(taken)
+            self._loop.call_later(_KEEP_S, self._give_unwanted_back, queue)
 
     def _ask_others(self, queue: JobQueue) -> None:
         """Wait at the other nodes that lead partitions of a queue, while a client waits here.
@@ -530,9 +582,7 @@ class DisqueService(PartitionListener):
                     self._keep_none(queue, came)
                     raise
                 for taken in locked:
-                    if not queue.give_from_elsewhere(taken):
-                        queue.keep(taken)
-                        self._loop.call_later(_KEEP_S, self._give_unwanted_back, queue)
+                    self._bring(queue, taken)
         finally:
             connection.close()
 
@@ -548,7 +598,7 @@ class DisqueService(PartitionListener):
         return [one for one, is_locked in zip(taken, answers, strict=True) if is_locked]
 
     async def _is_locked(self, node: Node, job: Job) -> bool:
-        """Whether the lock under which another node gave a job still runs there."""
+        """Whether the lock under which another node gave a job still runs there, for a while."""
         if job.is_at_most_once:
             return True  # nobody else gets it
         since = self._loop.time()
@@ -560,13 +610,13 @@ class DisqueService(PartitionListener):
         if not isinstance(shown, list):
             return False  # it is done
         known = dict(zip(shown[::2], shown[1::2], strict=False))
-        left_ms = known[b"next-requeue-within"]
+        left_ms = known.get(b"next-requeue-within")
         return (
-            known[b"state"] == b"active"
-            and known[b"nacks"] == job.nacks
-            and known[b"additional-deliveries"] == job.additional_deliveries
+            known.get(b"state") == b"active"
+            and known.get(b"nacks") == job.nacks
+            and known.get(b"additional-deliveries") == job.additional_deliveries
             and isinstance(left_ms, int)
-            and left_ms > 1000 * (self._loop.time() - since)
+            and left_ms > 1000 * (self._loop.time() - since + _KEEP_S + _ON_ITS_WAY_S)
         )
 
     def _keep_none(self, queue: JobQueue, came: Sequence[TakenJob]) -> None:

@@ -1,6 +1,9 @@
 """Jobs over several nodes: any node takes any client, whoever leads the queue."""
 
+import os
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,12 +17,17 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[int]]:
+def ports() -> list[int]:
     """Where three nodes of one broker serve jobs."""
-    found = list(free_ports(3))
+    return list(free_ports(3))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def broker(ports: list[int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkersProcess]:
+    """The broker whose workers they are."""
     directory = tmp_path_factory.mktemp("nodes")
-    with WorkersProcess(directory, 3, "--disque-listen", f"127.0.0.1:{found[0]}"):
-        yield found
+    with WorkersProcess(directory, 3, "--disque-listen", f"127.0.0.1:{ports[0]}") as made:
+        yield made
 
 
 @pytest.fixture
@@ -129,6 +137,29 @@ def test_a_pause_of_all_nodes(nodes: list[RespClient], queue: str) -> None:
     assert nodes[2]("PAUSE", queue, "none", "bcast") == "none"
     assert nodes[1]("GETJOB", "TIMEOUT", 20_000, "FROM", queue) == [[queue, job, "body"]]
     assert nodes[1]("FASTACK", job) == 1
+
+
+def test_a_node_that_stands_still_keeps_nobody_waiting(
+    broker: WorkersProcess, nodes: list[RespClient], queue: str
+) -> None:
+    assert nodes[1]("GETJOB", "NOHANG", "FROM", queue) is None  # they know each other
+    still = broker.worker_pid(1)
+    os.kill(still, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        assert nodes[1]("GETJOB", "TIMEOUT", 100, "FROM", queue) is None
+        assert nodes[1]("GETJOB", "NOHANG", "FROM", queue) is None
+        assert nodes[2]("GETJOB", "NOHANG", "FROM", queue) is None
+        assert time.monotonic() - began < 5, "an answer of a node is waited for up to 10 s"
+        nodes[1].send("GETJOB", "FROM", queue)
+        job = nodes[2]("ADDJOB", queue, "body", 5000, "REPLICATE", 1)
+        assert nodes[1].receive() == [[queue, job, "body"]]
+    finally:
+        os.kill(still, signal.SIGCONT)
+    assert nodes[1]("ACKJOB", job) == 1
+    late = nodes[0]("ADDJOB", queue, "late", 5000)
+    assert nodes[1]("GETJOB", "TIMEOUT", 20_000, "FROM", queue) == [[queue, late, "late"]]
+    assert nodes[0]("ACKJOB", late) == 1
 
 
 def test_a_node_that_leaves_passes_jobs_on(nodes: list[RespClient], queue: str) -> None:

@@ -11,7 +11,7 @@ import hiredis
 from qbus.broker.controller import NewTopic
 from qbus.broker.controller.controller import ConfigChange
 from qbus.broker.disque.admin import AdminCommands
-from qbus.broker.disque.connection import Client
+from qbus.broker.disque.connection import Client, PendingReply
 from qbus.broker.disque.dispatch import Dispatcher
 from qbus.broker.disque.resp import split_words
 from qbus.broker.disque.service import DisqueService, World
@@ -68,6 +68,24 @@ class FakeGroups:
         pass
 
 
+class ClientReply(asyncio.Future[bytes]):
+    """A reply that a test can wait for. Cancelled, it is that of a client that goes away."""
+
+    def __init__(self, reply: PendingReply) -> None:
+        super().__init__()
+        self._reply = reply
+        reply.on_done(self._on_reply)
+
+    def cancel(self, msg: object = None) -> bool:
+        is_cancelled = super().cancel(msg)
+        self._reply.cancel()
+        return is_cancelled
+
+    def _on_reply(self) -> None:
+        if not self.done():
+            self.set_result(self._reply.result())
+
+
 class Jobs:
     """A node with its commands."""
 
@@ -119,6 +137,8 @@ class Jobs:
             future = asyncio.get_running_loop().create_future()
             future.set_result(reply)
             return future
+        if isinstance(reply, PendingReply):
+            return ClientReply(reply)
         return asyncio.ensure_future(reply)
 
     async def ask(self, line: str, client: Client | None = None) -> Any:

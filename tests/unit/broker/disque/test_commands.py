@@ -1,4 +1,4 @@
-"""Jobs through their commands: what becomes of them as time passes, disks fail and clients go.
+"""Jobs through their commands: what becomes of them as time passes and disks fail.
 
 The replies to good and bad input are in tests/compat/disque: the same for Disque itself.
 """
@@ -6,21 +6,16 @@ The replies to good and bad input are in tests/compat/disque: the same for Disqu
 import asyncio
 import gc
 import random
-from typing import Any
 
 import pytest
 
 from qbus.broker.disque import service
 from qbus.broker.disque.adding import Adder, NewJob
-from qbus.broker.disque.job_queue import Job, TakenJob
-from qbus.broker.disque.nodes import Node
 from qbus.broker.metadata.image import BrokerInfo
 from qbus.broker.partition.partition import Partition
-from qbus.broker.queues import ShareQueue
 from qbus.broker.queues.journal import Entry
-from qbus.config import Address
 from qbus.errors import ApiError, ErrorCode
-from qbus.jobs import GROUP, JobIds, JobOptions, parse_id
+from qbus.jobs import JobIds, JobOptions, parse_id
 from qbus.records import iter_batches
 from qbus.records.control import Change, decode_shared, iter_control
 from tests.support.data_plane import NODE
@@ -50,41 +45,6 @@ class BrokenDelays:
 
     def intake(self, partition: Partition, batch: memoryview, acks: int) -> None:
         raise RuntimeError("a defect")
-
-
-class Elsewhere:
-    """Another node, which has two jobs, and is silent about them."""
-
-    ids = (
-        "D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a1",
-        "D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a0",
-    )
-
-    def __init__(self) -> None:
-        self.is_asked = False
-        self.released: list[tuple[object, ...]] = []
-        self._has_jobs = True
-
-    def connect(self, address: Address) -> "Elsewhere":
-        return self
-
-    async def call(self, to: object, *words: object) -> Any:
-        """Be a connection, with the words in a list, and all connections, with an address."""
-        if isinstance(to, list) and self._has_jobs:
-            self._has_jobs = False
-            counters = [b"nacks", 0, b"additional-deliveries", 0]
-            return [
-                [b"q", text.encode(), body, *counters]
-                for text, body in zip(self.ids, (b"more", b"once"), strict=True)
-            ]
-        if "QBUS.RELEASE" in words:
-            self.released.append(words[1:])
-            return 1
-        self.is_asked = self.is_asked or "SHOW" in words
-        return await asyncio.get_running_loop().create_future()
-
-    def close(self) -> None:
-        pass
 
 
 class TestAcknowledging:
@@ -468,208 +428,6 @@ class TestTime:
         text = await jobs.add()
         reply = await jobs.ask(f"NACK {text} DELAY -1")
         assert str(reply) == "ERR DELAY time must be a non negative number"
-
-
-class TestWaiting:
-    async def test_clients_are_served_in_their_order(self, jobs: Jobs) -> None:
-        waiting = [jobs.begin("GETJOB FROM q", jobs.new_client()) for _ in range(4)]
-        for number in range(3):
-            await jobs.add(body=str(number))
-        served = [decoded(await asyncio.wait_for(one, 5))[0][2] for one in waiting[:3]]
-        assert served == ["0", "1", "2"]
-        assert not waiting[3].done()
-        waiting[3].cancel()
-
-    async def test_whoever_comes_later_stands_behind_them(self, jobs: Jobs) -> None:
-        await jobs.add(body="first")
-        assert await jobs.bodies() == ["first"]
-        waiting = jobs.begin("GETJOB FROM q")
-        added = [jobs.begin(f"ADDJOB q {number} 0") for number in range(2)]
-        late = jobs.begin("GETJOB FROM q", jobs.new_client())
-        for one in added:
-            await one
-        assert decoded(await asyncio.wait_for(waiting, 5))[0][2] == "0"
-        assert decoded(await asyncio.wait_for(late, 5))[0][2] == "1"
-
-    async def test_one_that_waits_for_several_queues_gets_one_job(self, jobs: Jobs) -> None:
-        await jobs.add("b")
-        assert await jobs.bodies(queue="b") == ["body"]
-        waiting = jobs.begin("GETJOB COUNT 5 FROM a b c")
-        await jobs.add("b", "x")
-        assert decoded(await asyncio.wait_for(waiting, 5))[0][2] == "x"
-        await jobs.add("a", "y")
-        assert await jobs.bodies(queue="a") == ["y"]
-        assert [jobs.service.need_queue(name).blocked for name in (b"a", b"b", b"c")] == [0, 0, 0]
-
-    async def test_a_client_that_is_gone_gets_nothing(self, jobs: Jobs) -> None:
-        waiting = jobs.begin("GETJOB FROM q")
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.sleep(0)
-        await jobs.add()
-        assert await jobs.bodies() == ["body"]
-
-    async def test_a_job_that_was_taken_for_it_goes_back(self, jobs: Jobs) -> None:
-        await jobs.plane.create("other", qbus_delay_enable=True)
-        await jobs.add()
-        assert jobs.service.find_queue(b"other") is not None
-        reply = jobs.begin("GETJOB FROM q other")
-        assert not reply.done(), "the jobs of several queues are taken in a task"
-        reply.cancel()
-        await asyncio.sleep(0.02)
-        await jobs.settled()
-        ((_, _, _, *counters),) = await jobs.ask("GETJOB NOHANG WITHCOUNTERS FROM q")
-        assert counters == ["nacks", 0, "additional-deliveries", 0]
-
-    @pytest.mark.sources
-    async def test_a_partition_that_fails_costs_no_job_of_another(
-        self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        await jobs.plane.create("q", 2, qbus_delay_enable=True)
-        await jobs.add(options="RETRY 0")
-        first, second = jobs.service.need_queue(b"q").parts
-
-        async def fail(*_: object, **__: object) -> None:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-        monkeypatch.setattr(ShareQueue, "length", 1)
-        take = ShareQueue.take
-
-        async def take_or_fail(queue: ShareQueue, *arguments: Any, **named: Any) -> Any:
-            if queue is second.queue:
-                await fail()
-            return await take(queue, *arguments, **named)
-
-        monkeypatch.setattr(ShareQueue, "take", take_or_fail)
-        assert await jobs.bodies("COUNT 10") == ["body"]
-        assert await jobs.ask("GETJOB NOHANG COUNT 10 FROM q") is None
-        assert first.queue.group == GROUP
-
-    async def test_a_group_whose_state_is_deleted_begins_anew(self, jobs: Jobs) -> None:
-        await jobs.add(body="first")
-        assert await jobs.bodies() == ["first"]
-        await jobs.plane.queues.delete(jobs.partition(), GROUP)
-        waiting = jobs.begin("GETJOB FROM q", jobs.new_client())
-        assert decoded(await asyncio.wait_for(waiting, 5))[0][2] == "first"
-        await jobs.plane.queues.delete(jobs.partition(), GROUP)
-        await jobs.add(body="second")
-        await eventually(lambda: jobs.service.need_queue(b"q").length == 2)
-        assert await jobs.bodies() == ["first", "second"]
-
-    async def test_one_command_names_not_too_many_queues(self, jobs: Jobs) -> None:
-        names = " ".join(f"q{number}" for number in range(1001))
-        assert str(await jobs.ask(f"GETJOB FROM {names}")).startswith("ERR at most 1000 queues")
-        assert await jobs.ask(f"GETJOB NOHANG FROM {names[:3000]}") is None
-        assert jobs.service.known_queues() == []
-
-    async def test_what_came_from_another_node_too_late_is_for_the_next(self, jobs: Jobs) -> None:
-        queue = jobs.service.need_queue(b"q")
-        came = Job(b"q", "D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a0", b"late")
-        assert not queue.give_from_elsewhere(TakenJob(came, None))
-        queue.keep(TakenJob(came, None))
-        assert queue.unwanted() == []  # at most once: it cannot be given back
-        assert await jobs.ask("QLEN q") == 1
-        assert await jobs.ask("GETJOB FROM q other") == [["q", came.id, "late"]]
-        assert jobs.service.need_queue(b"other").blocked == 0
-        queue.keep(TakenJob(Job(b"q", came.id[:-1] + "1", b"late"), None))
-        assert len(queue.unwanted()) == 1
-        assert await jobs.ask("QLEN q") == 0
-
-    async def test_a_node_gives_back_what_its_clients_still_have(self, jobs: Jobs) -> None:
-        job = await jobs.add(options="RETRY 5")
-        assert await jobs.bodies() == ["body"]
-        await jobs.pass_time(6)
-        assert await jobs.bodies() == ["body"], "its lock ran out, and somebody else has it"
-        assert await jobs.ask(f"QBUS.LOCAL QBUS.RELEASE {job} 0 0") == 0
-        assert await jobs.bodies() == []
-        assert await jobs.ask(f"QBUS.LOCAL QBUS.RELEASE {job} 0 1") == 1
-        assert await jobs.bodies() == ["body"]
-
-    async def test_what_a_client_left_long_ago_is_not_taken_from_who_has_it(
-        self, jobs: Jobs
-    ) -> None:
-        await jobs.add(options="RETRY 5")
-        (late,) = await jobs.service.need_queue(b"q").take(1)
-        await jobs.pass_time(6)
-        assert await jobs.bodies() == ["body"]
-        await jobs.service.give_back(late)
-        assert await jobs.bodies() == []
-        await jobs.pass_time(6)
-        (soon,) = await jobs.service.need_queue(b"q").take(1)
-        await jobs.service.give_back(soon)
-        assert await jobs.bodies() == ["body"]
-
-    async def test_another_node_gets_only_what_is_led_here(self, jobs: Jobs) -> None:
-        queue = jobs.service.need_queue(b"q")
-        waiting = jobs.begin("QBUS.LOCAL GETJOB FROM q", jobs.new_client())
-        await eventually(lambda: queue.blocked == 1)
-        assert queue.own_clients(9) == 0
-        came = Job(b"q", "D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a1", b"from elsewhere")
-        assert not queue.give_from_elsewhere(TakenJob(came, None))
-        queue.keep(TakenJob(came, None))
-        again = jobs.begin("QBUS.LOCAL GETJOB FROM q", jobs.new_client())
-        await eventually(lambda: queue.blocked == 2)
-        assert await jobs.ask("QBUS.LOCAL GETJOB NOHANG FROM q") is None
-        for body in ("one", "two"):
-            await jobs.add(body=body)
-        for one, body in ((waiting, "one"), (again, "two")):
-            assert decoded(await asyncio.wait_for(one, 5))[0][2] == body
-        assert await jobs.bodies("COUNT 9") == ["from elsewhere"]
-
-    async def test_what_another_node_sends_as_the_last_client_goes_is_given_back(
-        self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(service, "_LINGER_S", 0.01)
-        monkeypatch.setattr(service, "_CERTAIN_S", -1.0)  # the reply comes late
-        peers = Elsewhere()
-        node = Node(NODE + 1, "b" * 40, Address("elsewhere", 7711))
-        monkeypatch.setattr(jobs.service, "peers", peers)
-        monkeypatch.setattr(jobs.service, "others_with", lambda _: [node])
-        waiting = jobs.begin("GETJOB FROM q", jobs.new_client())
-        await eventually(lambda: peers.is_asked)
-        waiting.cancel()
-        await eventually(lambda: peers.released == [("QBUS.RELEASE", peers.ids[0], 0, 0)])
-        queue = jobs.service.need_queue(b"q")
-        assert queue.length == 1, "what is given out once stays for the next client"
-        monkeypatch.undo()
-        assert await jobs.ask("GETJOB FROM q other") == [["q", peers.ids[1], "once"]]
-
-    async def test_thousands_wait_and_go(self, jobs: Jobs) -> None:
-        await jobs.add()
-        assert await jobs.bodies() == ["body"]
-        waiting = [jobs.begin("GETJOB FROM q", jobs.new_client()) for _ in range(5000)]
-        assert jobs.service.need_queue(b"q").blocked == 5000
-        for one in waiting[:4990]:
-            one.cancel()
-        await asyncio.sleep(0)
-        assert jobs.service.need_queue(b"q").blocked == 10
-        for number in range(10):
-            await jobs.add(body=str(number))
-        served = [decoded(await asyncio.wait_for(one, 5))[0][2] for one in waiting[4990:]]
-        assert served == [str(number) for number in range(10)]
-
-    async def test_the_end_of_the_broker_ends_the_wait(self, jobs: Jobs) -> None:
-        waiting = jobs.begin("GETJOB FROM q")
-        await asyncio.sleep(0)
-        jobs.service.drain()
-        assert decoded(await asyncio.wait_for(waiting, 5)) is None
-        assert await jobs.ask("GETJOB FROM q") is None
-
-    async def test_a_queue_that_goes_on_serves_those_who_wait(self, jobs: Jobs) -> None:
-        await jobs.add()
-        assert await jobs.ask("PAUSE q out") == "out"
-        waiting = jobs.begin("GETJOB FROM q", jobs.new_client())
-        await asyncio.sleep(0.02)
-        assert not waiting.done()
-        assert await jobs.ask("PAUSE q none") == "none"
-        assert decoded(await asyncio.wait_for(waiting, 5))[0][2] == "body"
-
-    async def test_a_job_that_comes_again_serves_those_who_wait(self, jobs: Jobs) -> None:
-        await jobs.add(options="RETRY 10")
-        assert await jobs.bodies() == ["body"]
-        waiting = jobs.begin("GETJOB FROM q", jobs.new_client())
-        await jobs.pass_time(11)
-        assert decoded(await asyncio.wait_for(waiting, 5))[0][2] == "body"
 
 
 class TestPausing:
