@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 _PATIENCE_S = 10.0
+_MOST_WAITING = 10_000  # more than this cannot be delivered in time by a broker that is hardly up
 
 
 @dataclass
@@ -52,6 +53,7 @@ class Load:
                 "acks": "all",
                 "linger.ms": 2,
                 "batch.num.messages": 200,
+                "queue.buffering.max.messages": _MOST_WAITING,
                 "delivery.timeout.ms": 120_000,
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 200,
