@@ -695,16 +695,19 @@ class Partition:
         return start
 
     def _check_in_sync(self) -> None:
+        lack = self.lack
+        if lack:
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, lack)
+
+    @property
+    def lack(self) -> str:
+        """What keeps it from taking what all in-sync replicas are to have; empty: nothing."""
         followers = self.followers  # and no properties: this is asked for every batch
         if self._session.is_suspended:
-            raise ApiError(
-                ErrorCode.NOT_ENOUGH_REPLICAS, "whether this broker still leads is not known"
-            )
+            return "whether this broker still leads is not known"
         if followers is not None and len(followers.state.isr) < followers.wanted.min_isr:
-            raise ApiError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self} has {len(self.isr)} in-sync replicas, {self.min_isr} needed",
-            )
+            return f"{self} has {len(self.isr)} in-sync replicas, {self.min_isr} needed"
+        return ""
 
     def _appended(self, end: int, size: int, records: int) -> None:
         self.bytes_in += size

@@ -11,6 +11,7 @@ from .waiters import PROMISE_S
 _TICK_S: Final = 0.005
 _LONGEST_S: Final = 0.5  # between two looks at the clock, which may be set
 _NEVER: Final = float("inf")
+_LONG_AGO: Final = float("-inf")
 
 
 class Alarm:
@@ -25,7 +26,7 @@ class Alarm:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._plan: tuple[int | None, int | None, bool] | None = None  # what it is set for
-        self._not_before = float("-inf")
+        self._not_before = _LONG_AGO
 
     def set(self, expiry_ms: int | None, wakeup_ms: int | None, *, has_promised: bool) -> None:
         """Look when a lock runs out, a record's time comes, or who was called did not come.
@@ -55,7 +56,7 @@ class Alarm:
         self._timer = self._loop.call_at(at, self._look)
 
     def rest(self, seconds: float) -> None:
-        """Look after so long, and not before: nothing can be stored now."""
+        """Look after so long, and not before: nothing can be stored now, or given out."""
         now = self._loop.time()
         if self._not_before <= now:
             self._not_before = now + seconds
@@ -64,7 +65,7 @@ class Alarm:
     @property
     def is_resting(self) -> bool:
         """Whether it is not to look yet."""
-        return self._loop.time() < self._not_before
+        return self._not_before != _LONG_AGO and self._loop.time() < self._not_before
 
     def stop(self) -> None:
         """Look no more, until it is set again."""

@@ -42,6 +42,7 @@ from .waiters import WaitingLine
 _log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
+_COMPLAINT_S: Final = 60.0  # between two of the same
 _OVERHEAD: Final = 512  # bytes that a result takes besides its own
 
 
@@ -110,6 +111,7 @@ class ShareQueue:
         self._alarm = Alarm(led.clock, self.look)
         self._trimmed_to = -1  # the log's start before which all is done, or about to be
         self._failures = LogThrottle(self._clock)
+        self._lacks = LogThrottle(self._clock, _COMPLAINT_S)
         self.used_at = self._clock.monotonic()
         """When a member last took records, waited for any or acknowledged some; in seconds."""
         self._counts_before = QueueCounts()
@@ -332,6 +334,9 @@ class ShareQueue:
         Raises Missing, ApiError, OSError where nothing was taken.
         """
         self._trim(state)
+        if not self._may_give():
+            self._took()
+            return True
         try:
             if self._giver.take_records(state, taken):
                 return False
@@ -361,6 +366,8 @@ class ShareQueue:
         while True:
             state = self._check()
             self._trim(state)
+            if not taking.acquired and not self._may_give():
+                break
             try:
                 self._giver.take_batches(state, taking)
             except Missing as missing:
@@ -387,6 +394,22 @@ class ShareQueue:
                 state.may_acknowledge(one.at, taking.member, self._now_ms)
             else:
                 taking.leave_out(one.at)
+
+    def _may_give(self) -> bool:
+        """Whether what is given out now can be acknowledged, as far as is known.
+
+        Else it would be done, refused, and done again. Who waits is called once it can be.
+        """
+        if self._alarm.is_resting:
+            return False
+        lack = self.partition.lack
+        if not lack:
+            return True
+        if self.length:
+            if self._lacks.allows():
+                _log.warning("%s: nothing is given out: %s", self, lack)
+            self._alarm.rest(_RETRY_S)
+        return False
 
     def _trim(self, state: QueueState) -> None:
         """Finish what retention has taken."""
@@ -673,9 +696,10 @@ class ShareQueue:
     @property
     def _available(self) -> int:
         state = self._state
-        if state is None or not state.has_room or self._alarm.is_resting:
+        if state is None or not state.has_room:
             return 0
-        return state.ready.size if state.is_clogged else self.length
+        count = state.ready.size if state.is_clogged else self.length
+        return count if count and self._may_give() else 0
 
     def _notify(self) -> None:
         """Call as many of those who wait as there are records for."""

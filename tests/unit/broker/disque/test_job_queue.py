@@ -6,6 +6,7 @@ import pytest
 
 from qbus.broker.disque.job_queue import Delivered
 from qbus.jobs import JobId
+from qbus.metadata import SessionState
 from tests.support.waiting import eventually
 
 from .jobs import Jobs, decoded
@@ -43,3 +44,16 @@ async def test_a_defect_leaves_no_client_waiting(
     for reply, body in ((waiting, "second"), (other, "third")):
         ((_, _, given),) = decoded(await asyncio.wait_for(reply, 10))
         assert given == body
+
+
+async def test_no_job_is_given_out_while_none_could_be_acknowledged(jobs: Jobs) -> None:
+    await jobs.add()
+    jobs.plane.store.become(SessionState.SUSPENDED)
+    assert await jobs.bodies() == []
+    waiting = jobs.begin("GETJOB FROM q", jobs.new_client())
+    await asyncio.sleep(0.02)
+    assert not waiting.done()
+    jobs.plane.store.become(SessionState.CONNECTED)
+    ((_, text, body),) = decoded(await asyncio.wait_for(waiting, 10))
+    assert body == "body"
+    assert await jobs.ask(f"ACKJOB {text}") == 1

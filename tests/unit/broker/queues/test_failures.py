@@ -66,6 +66,7 @@ async def test_a_lock_that_runs_out_where_nothing_can_be_stored(
 async def test_a_filter_where_nothing_can_be_stored(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("qbus.broker.queues.queue._RETRY_S", 0.0)
     await world.add(b"a", b"b", headers={"qbus-tags": "red"})
     queue = world.queue(filter="none:red")
     with monkeypatch.context() as patch:
@@ -81,6 +82,7 @@ async def test_a_filter_where_nothing_can_be_stored(
 async def test_at_most_once_where_nothing_can_be_stored(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("qbus.broker.queues.queue._RETRY_S", 0.0)
     await world.add(b"a", b"b")
     queue = world.queue()
     with monkeypatch.context() as patch:
