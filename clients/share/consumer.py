@@ -11,7 +11,7 @@ from uuid import uuid4
 from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError
 from qbus.records import RecordColumns
 from qbus.records.arrow_buffers import import_pyarrow
-from qbus.records.codec import AsyncRuns
+from qbus.records.codec import AsyncRuns, HeldItems
 
 from ..net.cluster import Cluster
 from ..producer.delays import milliseconds_of
@@ -146,13 +146,18 @@ class ShareConsumer:
         )
         self.member_id = str(uuid4())
         """The id of this member in its group."""
+        self._taken = TakenRecords(is_explicit=self._options.is_explicit)
         self._sessions = ShareSessions(
-            self._cluster, self._options, self.member_id, self._changed, self._rejoin
+            self._cluster,
+            self._options,
+            self.member_id,
+            self._changed,
+            self._rejoin,
+            self._taken.look_again,
         )
         self._membership = ShareMembership(
             self._cluster, self._options, self.member_id, self._sessions.assign, self._changed
         )
-        self._taken = TakenRecords(is_explicit=self._options.is_explicit)
         self._run = 1
         self._run_began = 0.0
         self._is_watched = False  # so that it is noticed soon how far a loop is
@@ -247,21 +252,26 @@ class ShareConsumer:
 
         ``tell`` has :meth:`_look` called soon in the loop's thread. In the reader's.
         """
-        session, life, until = run.lease
-        rest, clock = run.rest, time.monotonic
         self._reading = run
-        while not run.is_passed and session.life == life and clock() < until:
-            record = next(rest, None)
+        run.items = HeldItems(run.rest, run.lease.until, partial(self._next_of, run, tell))
+        return run.items
+
+    def _next_of(self, run: TakenRun, tell: Callable[[], object]) -> ShareRecord:
+        """Return the next record of a run; raise StopIteration if there is none."""
+        while not run.is_passed and run.lease.is_fresh:
+            record = next(run.rest, None)
             if record is None:
                 run.is_passed = True
-                return
+                raise StopIteration
             if run.is_indexed and not self._taken.has(record):
                 continue
             if not self._is_watched:
                 self._is_watched = True
                 tell()
-            yield record
+            run.be_quick(lambda: self._is_watched)
+            return record
         self._taken.withhold(run)
+        raise StopIteration
 
     def _look(self) -> None:
         """Note how far a loop is, and look again soon if it goes on."""
@@ -269,6 +279,7 @@ class ShareConsumer:
             self._watch.cancel()
             self._watch = None
         self._is_watched = False  # before looking: who goes on later tells of it again
+        self._taken.look_again()
         run = self._reading
         if run is None or self._is_closed or (run, run.seen) == self._looked:
             return

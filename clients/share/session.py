@@ -7,7 +7,7 @@ that one side lost begins anew, and everything that was acquired in it goes back
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from qbus.errors import ApiError, ErrorCode
@@ -68,7 +68,14 @@ class ShareSession:
     was sent to have the fetch in flight answered.
     """
 
-    def __init__(self, options: ShareOptions, member_id: str, node: int) -> None:
+    def __init__(
+        self,
+        options: ShareOptions,
+        member_id: str,
+        node: int,
+        begun_anew: Callable[[], object] = lambda: None,
+    ) -> None:
+        """``begun_anew`` is called when it was lost."""
         self.node = node
         self.life = 0
         self.pending = PendingAcks()
@@ -82,6 +89,7 @@ class ShareSession:
         self._ids: dict[str, bytes] = {}
         self._names: dict[bytes, str] = {}
         self._in_flight: list[Sent] = []
+        self._begun_anew = begun_anew
 
     @property
     def is_open(self) -> bool:
@@ -248,6 +256,7 @@ class ShareSession:
         self._known.clear()
         self._epoch = _OPENING
         self.life += 1
+        self._begun_anew()
         return _told(unanswered + unsaid, error)
 
     def renews_nothing(self, error: ApiError) -> None:

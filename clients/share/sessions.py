@@ -56,9 +56,10 @@ class ShareSessions:
         member_id: str,
         changed: asyncio.Event,
         rejoin: Callable[[], None],
+        begun_anew: Callable[[], None],
     ) -> None:
         """``changed`` is set when the reader has something to do, and ``rejoin`` called when a
-        broker does not know the member.
+        broker does not know the member, ``begun_anew`` when a session is lost.
         """
         self.assigned: Collection[TopicPartition] = frozenset()
         self.failure: QbusError | None = None
@@ -70,6 +71,7 @@ class ShareSessions:
         self._member_id = member_id
         self._changed = changed
         self._rejoin = rejoin
+        self._begun_anew = begun_anew
         self._sessions: dict[int, ShareSession] = {}
         self._fetched: deque[tuple[AcquiredRecords, Lease]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -153,7 +155,7 @@ class ShareSessions:
         for node, wanted in led.items():
             session = self._sessions.get(node)
             if session is None:
-                session = ShareSession(self._options, self._member_id, node)
+                session = ShareSession(self._options, self._member_id, node, self._begun_anew)
                 self._sessions[node] = session
             if not session.is_fetching:
                 session.is_fetching = True

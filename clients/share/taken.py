@@ -5,10 +5,12 @@ runs, and records are kept one by one only once something is said of single ones
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import length_hint
 from typing import NamedTuple
+
+from qbus.records.codec import HeldItems
 
 from ..types import TopicPartition
 from .session import Lease
@@ -53,6 +55,8 @@ class TakenRun:
         """Whether the user is to see no more of it, and is done with the last record seen."""
         self.is_indexed = False
         """Whether something may have been said of single records."""
+        self.items: HeldItems[ShareRecord] | None = None
+        """What a loop iterates over."""
         self._records = records
         self._offsets = offsets
         self._count = len(records if offsets is None else offsets)
@@ -73,6 +77,19 @@ class TakenRun:
         """Whether the user is done with all of them."""
         return self.done >= self._end
 
+    def be_quick(self, is_watched: Callable[[], bool]) -> None:
+        """Let a loop go on without a look at anything but the clock, until :meth:`look_again`."""
+        assert self.items is not None
+        self.items.is_quick = True
+        # After it: what another thread changes meanwhile ends it, here or there.
+        if self.is_indexed or self.is_passed or not (self.lease.is_valid and is_watched()):
+            self.items.is_quick = False
+
+    def look_again(self) -> None:
+        """Have a loop look, before its next record, whether it is still to see it."""
+        if self.items is not None:
+            self.items.is_quick = False
+
     def take(self, limit: int) -> list[ShareRecord]:
         """Return up to ``limit`` records, which are seen then."""
         return list(islice(self.rest, limit))
@@ -83,6 +100,7 @@ class TakenRun:
         withheld = self.offsets(seen)
         self._end = seen
         self.is_passed = True
+        self.look_again()
         return withheld
 
     def offsets(self, start: int, stop: int | None = None) -> Sequence[int]:
@@ -156,6 +174,11 @@ class TakenRecords:
         """Whether nothing was said of a record of an indexed run."""
         return record[:3] in self._index
 
+    def look_again(self) -> None:
+        """Have loops look, before their next record, whether they are still to see it."""
+        for run in list(self.ready):  # at once: a loop in another thread passes them meanwhile
+            run.look_again()
+
     # Single records.
 
     def index(self) -> dict[Place, Lease]:
@@ -186,6 +209,7 @@ class TakenRecords:
         places = ((*run.partition, offset) for offset in run.offsets(run.done))
         self._index.update(dict.fromkeys(places, run.lease))
         run.is_indexed = True  # last: its reader shows nothing that an indexed run does not have
+        run.look_again()
 
     def clear(self) -> None:
         """Forget all of them, and show no more."""

@@ -48,12 +48,14 @@ cdef class AppendLock:
     cdef Py_ssize_t _batch_limit
     cdef Py_ssize_t _buffer_limit
     cdef Py_ssize_t _overhead
+    cdef Vector _scratch
     cdef bint _is_held
 
     def __init__(
         self, lock, Py_ssize_t batch_limit, Py_ssize_t buffer_limit, Py_ssize_t overhead, make
     ):
         self.topics = {}
+        self._scratch = Vector()
         self._batch_limit = batch_limit
         self._buffer_limit = buffer_limit
         self._overhead = overhead
@@ -121,6 +123,8 @@ cdef class AppendLock:
             or (timestamp is not None and batch.timestamps is None)
         ):
             return None
+        if headers is not None and put_plain_headers(headers, self._scratch):
+            headers = encoded_headers(self._scratch)
         index = append_record(batch, value, key, headers, timestamp)
         batch.size += size
         self.buffered += size

@@ -6,6 +6,7 @@ that were checked before: the bounds of buffers, and the lengths that their cont
 """
 
 from array import array
+from time import monotonic
 
 from cython cimport final, freelist
 from cpython.buffer cimport (
@@ -42,7 +43,7 @@ from .fields import encode_headers, timestamp_delta, to_bytes
 from .header import HEADER_SIZE
 from .record import ConsumerRecord
 
-REVISION = 4  # see codec.py
+REVISION = 5  # see codec.py
 
 include "_lists.pxi"
 include "_decode.pxi"

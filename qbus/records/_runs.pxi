@@ -1,4 +1,4 @@
-# The items of runs, one after another, for `async for`.
+# The items of runs: one after another for `async for`, and those that are held for a time.
 
 cdef extern from "Python.h":
     ctypedef enum PySendResult:
@@ -114,3 +114,51 @@ cdef PySendResult send_to(NextItem self, object value, PyObject** result) except
 
 
 set_am_send(<void*>NextItem, <void*>send_to)
+
+
+@final
+cdef class HeldItems:
+    # The twin of pure/runs.py.
+    cdef public bint is_quick
+    cdef object _rest
+    cdef object _more
+    cdef double _until
+
+    def __init__(self, rest, double until, more):
+        self.is_quick = False
+        self._rest = rest
+        self._until = until
+        self._more = more
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef PyObject* item
+        if self.is_quick and <double>monotonic() < self._until:
+            item = PyIter_Next(self._rest)
+            if item is not NULL:
+                found = <object>item
+                Py_DECREF(found)
+                return found
+        return self._more()
+
+
+def with_item(list records, kind, item):
+    """Return ``records``, which are tuples, as a ``kind`` of tuple that has ``item`` behind theirs."""
+    cdef list found = []
+    cdef Py_ssize_t index, size
+    cdef object record, made
+    if not (isinstance(kind, type) and issubclass(kind, tuple)):
+        raise TypeError("only tuples are made")
+    for record in records:
+        if not isinstance(record, tuple):
+            raise TypeError("only tuples have items")
+        size = PyTuple_GET_SIZE(record)
+        made = new_tuple(<PyTypeObject*>kind, size + 1)
+        for index in range(size):
+            put(made, index, <object>PyTuple_GET_ITEM(record, index))
+        put(made, size, item)
+        PyObject_GC_UnTrack(<void*>made)  # as those of the decoder
+        found.append(made)
+    return found

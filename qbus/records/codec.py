@@ -7,7 +7,7 @@ that was not built, or from sources of another revision, is an ImportError.
 import os
 from typing import TYPE_CHECKING
 
-REVISION = 4
+REVISION = 5
 """What the compiled codec offers; another number means that it was built from other sources."""
 
 _DEMANDED = os.environ.get("QBUS_CODEC")
@@ -36,8 +36,10 @@ AppendLock = twin.AppendLock
 AsyncRuns = twin.AsyncRuns
 BatchLists = twin.BatchLists
 BatchSlot = twin.BatchSlot
+HeldItems = twin.HeldItems
 OpenBatches = twin.OpenBatches
 are_bytes = twin.are_bytes
 fit = twin.fit
 murmur2 = twin.murmur2
 partition_for_keys = twin.partition_for_keys
+with_item = twin.with_item

@@ -5,7 +5,7 @@ from qbus.records.pure.append_lock import AppendLock, BatchLists, BatchSlot, Ope
 from qbus.records.pure.columns import BytesColumn, ColumnsBuffers
 from qbus.records.pure.lists import are_bytes, encode_lists, fit, murmur2, partition_for_keys
 from qbus.records.pure.rows import Rows
-from qbus.records.pure.runs import AsyncRuns
+from qbus.records.pure.runs import AsyncRuns, HeldItems, with_item
 
 __all__ = [
     "AppendLock",
@@ -15,6 +15,7 @@ __all__ = [
     "BytesColumn",
     "ColumnsBuffers",
     "Decoder",
+    "HeldItems",
     "OpenBatches",
     "Rows",
     "are_bytes",
@@ -22,4 +23,5 @@ __all__ = [
     "fit",
     "murmur2",
     "partition_for_keys",
+    "with_item",
 ]

@@ -1,9 +1,11 @@
-"""The items of runs, one after another, for ``async for``."""
+"""The items of runs: one after another for ``async for``, and those that are held for a time."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Generic, Self, TypeVar
+from time import monotonic
+from typing import Any, Generic, Self, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R", bound=tuple[Any, ...])
 
 
 class AsyncRuns(AsyncIterator[T], Generic[T]):
@@ -46,3 +48,38 @@ class AsyncRuns(AsyncIterator[T], Generic[T]):
 
 async def _no_more() -> None:
     return None
+
+
+class HeldItems(Iterator[T], Generic[T]):
+    """The items of ``rest`` that ``more`` returns; it raises StopIteration when there are none.
+
+    While ``is_quick``, which any thread may end, and before the time ``until`` of the monotonic
+    clock, they come from ``rest`` itself.
+    """
+
+    def __init__(self, rest: Iterator[T], until: float, more: Callable[[], T]) -> None:
+        self.is_quick = False
+        self._rest = rest
+        self._until = until
+        self._more = more
+
+    def __next__(self) -> T:
+        if self.is_quick and monotonic() < self._until:
+            for item in self._rest:
+                return item
+        return self._more()
+
+
+def with_item(records: list[Any], kind: type[R], item: object) -> list[R]:
+    """Return ``records``, which are tuples, as a ``kind`` of tuple that has ``item`` behind theirs.
+
+    Raises TypeError for another kind.
+    """
+    made: object = kind
+    if not (isinstance(made, type) and issubclass(made, tuple)):
+        raise TypeError("only tuples are made")
+    if not all(isinstance(record, tuple) for record in records):
+        raise TypeError("only tuples have items")
+    last = (item,)
+    # Without the named tuple's constructor, which takes three times as long.
+    return [tuple.__new__(kind, record + last) for record in records]

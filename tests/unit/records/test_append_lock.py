@@ -87,7 +87,9 @@ def test_a_callback_stands_at_the_index_of_its_value(lock: Any, batch: Any) -> N
     assert len(batch.callbacks) == 5
 
 
-def test_every_part_stands_at_the_index_of_its_value(lock: Any, batches: list[Any]) -> None:
+def test_every_part_stands_at_the_index_of_its_value(
+    twin: ModuleType, lock: Any, batches: list[Any]
+) -> None:
     headers = [("h", b"x")]
     lock.add("t", b"a", None, None, 2)
     lock.add("t", b"b", b"k", headers, 2, 7)
@@ -95,8 +97,26 @@ def test_every_part_stands_at_the_index_of_its_value(lock: Any, batches: list[An
     found = batches[2]
     assert found.values == [b"a", b"b", None]
     assert found.keys == [None, b"k", b""]
-    assert found.headers == [None, headers, None]
+    assert found.headers[::2] == [None, None]
     assert found.timestamps == [None, 7, -1]
+    assert written(twin, found.headers) == written(twin, [None, headers, None])
+
+
+def written(twin: ModuleType, headers: list[Any]) -> bytes:
+    """Records with these headers and nothing else."""
+    batch, _ = twin.encode_lists([b""] * len(headers), None, headers, None, 0)
+    return bytes(batch)
+
+
+@given(st.lists(st.tuples(st.text(st.characters(max_codepoint=127)), st.none() | st.binary())))
+def test_headers_are_written_as_they_were_appended(
+    twin: ModuleType, headers: list[tuple[str, bytes | None]]
+) -> None:
+    lock = made(twin, batch=1 << 20, buffer=1 << 20)
+    lock.topics["t"] = twin.OpenBatches(1, True)
+    batch = lock.topics["t"].sticky = opened(twin, "headers")
+    assert lock.add("t", b"", None, headers)
+    assert written(twin, batch.headers) == written(twin, [headers])
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,25 @@
-"""Items of runs for ``async for``: both twins, whatever suspends, fails or is cancelled."""
+"""Items of runs: both twins, whatever suspends, fails or is cancelled."""
 
 import asyncio
 import gc
+import importlib
+import math
+import time
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
 from functools import partial
+from operator import length_hint
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbus.records import pure
+from .conftest import IS_BUILT, MODULES
 
-try:
-    from qbus.records import _codec
-except ImportError:
-    TWINS = [pure]
-else:
-    TWINS = [pure, _codec]
+TWINS = [importlib.import_module(name) for name in list(MODULES.values())[: 1 + IS_BUILT]]
 
 Step = list[int] | float | str
 
@@ -225,3 +224,68 @@ async def test_one_without_a_close_ends_too(twin: ModuleType) -> None:
     assert await anext(runs) == 1
     await runs.aclose()
     assert [item async for item in runs] == []
+
+
+class Pair(NamedTuple):
+    first: int
+    second: int
+
+
+def held(twin: ModuleType, items: list[int], until: float = math.inf) -> tuple[Any, Iterator[int]]:
+    """Held items, and where they come from, of which the slow way adds 100."""
+    rest = iter(items)
+    return twin.HeldItems(rest, until, lambda: next(rest) + 100), rest
+
+
+def test_held_items_come_the_slow_way_until_they_are_quick(twin: ModuleType) -> None:
+    items, rest = held(twin, [1, 2, 3, 4])
+    assert next(items) == 101
+    items.is_quick = True
+    assert next(items) == 2
+    assert length_hint(rest) == 2
+    items.is_quick = False
+    assert next(items) == 103
+    items.is_quick = True
+    assert list(items) == [4]
+
+
+def test_they_come_the_slow_way_again_when_time_is_up(twin: ModuleType) -> None:
+    items, _ = held(twin, [1, 2], until=time.monotonic() - 1)
+    items.is_quick = True
+    assert list(items) == [101, 102]
+
+
+def test_the_slow_way_says_whether_there_are_more(twin: ModuleType) -> None:
+    more = iter([5, 6])
+    items = twin.HeldItems(iter([]), math.inf, lambda: next(more))
+    items.is_quick = True
+    assert list(items) == [5, 6]
+    assert list(items) == []
+
+
+def test_an_error_of_held_items_is_raised(twin: ModuleType) -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise MemoryError
+
+    items = twin.HeldItems(broken(), math.inf, lambda: 0)
+    items.is_quick = True
+    assert next(items) == 1
+    with pytest.raises(MemoryError):
+        next(items)
+
+
+def test_another_item_behind_those_of_a_record(twin: ModuleType) -> None:
+    (found,) = twin.with_item([(1,)], Pair, 2)
+    assert found == Pair(1, 2)
+    assert type(found) is Pair
+    assert twin.with_item([], Pair, 2) == []
+    assert twin.with_item([Pair(1, 2)], tuple, "x") == [(1, 2, "x")]
+
+
+@pytest.mark.parametrize(
+    ("records", "kind"), [([(1,)], list), ([(1,)], None), ([[1]], Pair), ([None], Pair)]
+)
+def test_only_tuples_get_another_item(twin: ModuleType, records: list[Any], kind: Any) -> None:
+    with pytest.raises(TypeError, match="only tuples"):
+        twin.with_item(records, kind, 2)

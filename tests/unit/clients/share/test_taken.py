@@ -1,7 +1,7 @@
 """What a member of a share group has: accepted in rows, record by record once it must be."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +11,9 @@ from qbus.clients.share.session import Lease, ShareSession
 from qbus.clients.share.taken import Span, TakenRecords, TakenRun, rows_of
 from qbus.clients.share.types import ShareRecord
 from qbus.clients.types import TopicPartition
+from qbus.errors import ApiError, ErrorCode
 from qbus.records import TimestampType
+from qbus.records.codec import HeldItems
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OPTIONS: Any = ShareOptions.__new__(ShareOptions)
@@ -117,6 +119,65 @@ def test_of_an_indexed_run_only_what_is_held_is_withheld() -> None:
     records.remove([("t", 0, 2)])
     assert records.withhold(run) == [0, 1, 3]
     assert records.index() == {}
+
+
+def looped(run: TakenRun) -> "HeldItems[ShareRecord]":
+    """What a loop iterates over, which is quick after its first record."""
+
+    def look() -> ShareRecord:
+        run.be_quick(lambda: True)
+        return next(run.rest)
+
+    run.items = HeldItems(run.rest, run.lease.until, look)
+    next(run.items)
+    return run.items
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda records, run: records.index(),
+        lambda records, run: records.withhold(run),
+        lambda records, run: records.look_again(),
+        lambda records, run: records.clear(),
+        lambda records, run: run.look_again(),
+    ],
+)
+def test_a_loop_is_quick_until_something_changes(
+    change: Callable[[TakenRecords, TakenRun], object],
+) -> None:
+    run = run_of(*range(4))
+    records = taken(run)
+    records.ready.append(run)
+    items = looped(run)
+    assert items.is_quick
+    change(records, run)
+    assert not items.is_quick
+
+
+def test_a_session_that_is_lost_has_its_loops_look_again() -> None:
+    records = TakenRecords(is_explicit=False)
+    session = ShareSession(OPTIONS, "m", 1, records.look_again)
+    run = TakenRun(P0, Lease(session, 0), [record(offset) for offset in range(4)])
+    records.ready.append(run)
+    items = looped(run)
+    seen = [items.is_quick]
+    session.lose(ApiError(ErrorCode.SHARE_SESSION_NOT_FOUND))
+    seen.append(items.is_quick)
+    assert next(items).offset == 1
+    seen.append(items.is_quick)
+    assert seen == [True, False, False]
+
+
+@pytest.mark.parametrize("what", ["is_indexed", "is_passed"])
+def test_what_another_thread_changes_meanwhile_keeps_a_loop_from_being_quick(what: str) -> None:
+    run = run_of(1, 2)
+    items = looped(run)
+    run.be_quick(lambda: False)  # nobody looks how far it is
+    assert not items.is_quick
+    setattr(run, what, True)
+    run.be_quick(lambda: True)
+    assert not items.is_quick
 
 
 class WatchedOffsets(list[int]):
