@@ -57,6 +57,7 @@ async def handle(
                 results[topic.name].error_code = error.code
                 results[topic.name].error_message = error.message
     errors = await broker.controller.create_partitions(growths, validate_only=request.validate_only)
+    grown = []
     for growth, refusal in zip(growths, errors, strict=True):
         if refusal is not None:
             results[growth.topic].error_code = refusal.code
@@ -64,10 +65,18 @@ async def handle(
             if not request.validate_only:
                 context.change_partitions_back(_new_partitions(broker, growth.topic, growth.total))
         elif not request.validate_only:
-            _log.info(
-                "topic %s has %d partitions now, by %s", growth.topic, growth.total, context.sender
-            )
+            grown.append(growth)
+    _tell(grown, context.sender)
     return CreatePartitionsResponse(results=list(results.values()))
+
+
+def _tell(grown: list[Growth], sender: str) -> None:
+    """Log it in one line: hundreds would take as long as to decide on them."""
+    if len(grown) == 1:
+        _log.info("topic %s has %d partitions now, by %s", grown[0].topic, grown[0].total, sender)
+    elif grown:
+        told = ", ".join(f"{growth.topic} ({growth.total})" for growth in grown)
+        _log.info("%d topics have more partitions now, by %s: %s", len(grown), sender, told)
 
 
 def _count(

@@ -66,6 +66,7 @@ async def handle(
         else:
             found[name] = result
     outcomes = await broker.controller.delete_topics(list(found))
+    deleted = []
     for (name, result), outcome in zip(found.items(), outcomes, strict=True):
         result.name = name
         if isinstance(outcome, ApiError):
@@ -74,8 +75,17 @@ async def handle(
         else:
             result.topic_id = outcome.id
             context.changed("delete topic", name)
-            _log.info("topic %s is deleted by %s", name, context.sender)
+            deleted.append(name)
+    _tell(deleted, context.sender)
     return DeleteTopicsResponse(responses=responses)
+
+
+def _tell(deleted: list[str], sender: str) -> None:
+    """Log it in one line: hundreds would take longer than to decide on them."""
+    if len(deleted) == 1:
+        _log.info("topic %s is deleted by %s", deleted[0], sender)
+    elif deleted:
+        _log.info("%d topics are deleted by %s: %s", len(deleted), sender, ", ".join(deleted))
 
 
 def _authorize(

@@ -36,7 +36,7 @@ from ...controller import NewTopic
 from ...metadata.image import Topic
 from ...net.connection import CloseConnection
 from ..context import RequestContext
-from .create_topics import log_created
+from .create_topics import tell_created
 from .describe_cluster import operations_on_cluster
 from .topic_partitions import is_internal, view
 
@@ -116,10 +116,12 @@ async def _create_and_answer(
     denied: dict[str, ErrorCode],
 ) -> MetadataResponse:
     outcomes = await broker.controller.create_topics([NewTopic(name) for name in names])
+    created = {}
     for name, outcome in zip(names, outcomes, strict=True):
         if not isinstance(outcome, ApiError):
             context.change_partitions(len(outcome.assignment), strict=False)
-            log_created(name, outcome, context)
+            created[name] = outcome
+    tell_created(created, context)
     failed = {
         name: outcome.code if outcome.code in _TOLD else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for name, outcome in zip(names, outcomes, strict=True)

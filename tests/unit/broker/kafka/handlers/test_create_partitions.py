@@ -119,3 +119,16 @@ async def test_validating_grows_nothing(plane: MetadataPlane) -> None:
     good, bad = await grow(plane, topic("t", 3), topic("u", 1), validate_only=True)
     assert (good.error_code, bad.error_code) == (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS)
     assert len(plane.metadata.topics["t"].partitions) == 2
+
+
+async def test_who_made_topics_grow_is_logged_in_one_line(
+    plane: MetadataPlane, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "qbus.broker.kafka"):
+        await grow(plane, topic("t", 3), topic("u", 4), topic("nothing", 2))
+        await grow(plane, topic("t", 5))
+        await grow(plane, topic("t", 6), validate_only=True)
+    first, second = [record.getMessage() for record in caplog.records]
+    assert first.startswith("2 topics have more partitions now, by client ")
+    assert first.endswith(": t (3), u (4)")
+    assert second.startswith("topic t has 5 partitions now, by client ")

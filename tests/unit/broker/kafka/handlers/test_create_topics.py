@@ -157,3 +157,19 @@ async def test_a_configuration_that_comes_twice_is_refused(plane: MetadataPlane)
 
 async def test_creating_nothing_is_fine(plane: MetadataPlane) -> None:
     assert await create(plane) == []
+
+
+async def test_who_created_what_is_logged_in_one_line(
+    plane: MetadataPlane, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "qbus.broker.kafka"):
+        await create(plane, topic("log-1", 3), topic("log-2"))
+        await create(plane, topic("log-3", 2))
+    first, second = [record.getMessage() for record in caplog.records]
+    assert first.startswith("2 topics are created by client ")
+    assert first.endswith(
+        ": log-1, partitions: 3, replicas of each: 1; log-2, partitions: 1, replicas of each: 1"
+    )
+    assert second.startswith(
+        "topic log-3 is created, partitions: 2, replicas of each: 1, by client "
+    )

@@ -104,3 +104,15 @@ async def test_deletion_can_be_switched_off(tmp_path: Path, version: int) -> Non
         expected = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
         assert result.error_code == expected
         assert "t" in plane.metadata.topics
+
+
+async def test_who_deleted_what_is_logged_in_one_line(
+    plane: MetadataPlane, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "qbus.broker.kafka"):
+        await delete(plane, 6, "t", "nothing", "u")
+        await delete(plane, 6, "v")
+    first, second = [record.getMessage() for record in caplog.records]
+    assert first.startswith("2 topics are deleted by client ")
+    assert first.endswith(": t, u")
+    assert second.startswith("topic v is deleted by client ")
