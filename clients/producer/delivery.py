@@ -89,6 +89,11 @@ class Handle(ABC, Generic[T_co]):
 
 
 def _wake(loop: asyncio.AbstractEventLoop, arrived: "asyncio.Future[None]") -> None:
+    """Complete a future of ``loop``, in whichever thread: that of the loop needs no wake-up."""
+    with contextlib.suppress(RuntimeError):  # this thread has no loop
+        if asyncio.get_running_loop() is loop:
+            arrive(arrived)
+            return
     with contextlib.suppress(RuntimeError):  # the loop may be closed
         loop.call_soon_threadsafe(arrive, arrived)
 
