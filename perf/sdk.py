@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from itertools import count as counter
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from perf import before, rdkafka, sdk_client
 from perf.report import Figure
@@ -81,7 +81,8 @@ def run(rounds: int, scale: float) -> list[Figure]:
     if before.checkout is not None:
         sending, reading = _pairs_before(sends), _pairs_before(reads)
         sending.append(_pair_before("qbus", "send_reported"))
-        return _measure(sending, reading, _pairs_before(("latency",)), rounds, scale)
+        waiting = _pairs_before(("latency", "send_and_wait"))
+        return _measure(sending, reading, waiting, rounds, scale)
     sending = _pairs(sends, "send", ("send",))
     sending += [
         Pair(Side("qbus", "send_many"), Side("confluent", "send_many")),
@@ -91,6 +92,7 @@ def run(rounds: int, scale: float) -> list[Figure]:
     reading = _pairs(reads, "poll", ("iterate", "poll"))
     reading.append(Pair(Side("ceiling", "receive"), Side("confluent", "poll")))
     waiting = _pairs(("latency",), "latency", ("latency",))
+    waiting += _pairs(("send_and_wait",), "send_and_wait", ("send_and_wait",))
     return _measure(sending, reading, waiting, rounds, scale)
 
 
@@ -146,8 +148,10 @@ class Bench:
             return self._compare(pairs, _COSTS, rounds, run_side)
 
     def compare_waiting(self, pairs: list[Pair], rounds: int) -> list[Figure]:
-        """How long it takes from when one process is to send a record until another reads it."""
-        return self._compare(pairs, _DELAYS, rounds, self._run_paced)
+        """How long it takes from when one process is to send a record until another reads it, or
+        until it is acknowledged.
+        """
+        return self._compare(pairs, _DELAYS, rounds, self._run_waiting)
 
     def _compare(
         self,
@@ -170,9 +174,18 @@ class Bench:
             for pair, (cost, unit) in product(pairs, units.items())
         ]
 
-    def _run_paced(self, side: Side) -> dict[str, float]:
-        """At a fixed rate all send as many records, with the client's functions for that."""
+    def _run_waiting(self, side: Side) -> dict[str, float]:
+        """At a fixed rate all send as many records, with the client's functions for that.
+
+        Those that wait for each acknowledgement send a tenth of them.
+        """
         with self._fresh_topic() as topic:
+            if side.load == "send_and_wait":
+                count = max(self._count // 10, 100)
+                options: dict[str, Any] = {"topic": topic, "size": self._size, "linger_ms": 0}
+                return sdk_client.run(
+                    side.client, side.load, bootstrap=self._bootstrap, count=count, **options
+                )
             return sdk_client.run_paced(
                 side.client,
                 bootstrap=self._bootstrap,

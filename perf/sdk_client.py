@@ -6,6 +6,7 @@ reads, such as connecting, is not part of it.
 """
 
 import asyncio
+import ctypes
 import inspect
 import json
 import os
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from perf import before, forms
 from perf.forms import FORMS, Form, Reading, rows, topic_names
@@ -93,6 +94,7 @@ class Load:
         size: int,
         *,
         rate: int = 0,
+        linger_ms: int = LINGER_MS,
         form: str = "value",
         group: str = "",
         protocol: str = "",
@@ -105,6 +107,7 @@ class Load:
         self.count = count
         self.size = size
         self.rate = rate
+        self.linger_ms = linger_ms
         self.form: Form = FORMS[form]
         self.reading = Reading(form, protocol, is_committed)
         self.group = group
@@ -171,11 +174,26 @@ class Load:
         flush: Callable[[], Awaitable[object]],
     ) -> None:
         """The same for asyncio."""
-        with self.measured():
+        with self.measured(), _Alarm() as alarm:
             for wait, value in self._dues():
-                await asyncio.sleep(wait)
+                if wait:
+                    await alarm.sleep(wait)
                 await send(self.topic, value)
             await flush()
+
+    def wait_for_each(self, send: Callable[[str, bytes], object]) -> None:
+        """Send one record after another, each when the one before is acknowledged."""
+        for value in self.values():
+            began = time.perf_counter()
+            send(self.topic, value)
+            self._delays.append(time.perf_counter() - began)
+
+    async def await_each(self, send: Callable[[str, bytes], Awaitable[object]]) -> None:
+        """The same for asyncio."""
+        for value in self.values():
+            began = time.perf_counter()
+            await send(self.topic, value)
+            self._delays.append(time.perf_counter() - began)
 
     def _dues(self) -> Iterator[tuple[float, bytes]]:
         """How long to wait for each record's turn, and the value that tells when it was due.
@@ -209,6 +227,38 @@ class Load:
         if not self._result:
             raise RuntimeError("nothing was measured")
         return self._result
+
+
+class _Alarm:
+    """Wakes the running event loop on time (Linux: ``timerfd_create(2)``).
+
+    asyncio's own timers are late by up to 1 ms, unlike what has a program send: its sockets.
+    """
+
+    def __init__(self) -> None:
+        self._system = ctypes.CDLL(None)
+        self._file = self._system.timerfd_create(time.CLOCK_MONOTONIC, os.O_NONBLOCK)
+        self._rang = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        asyncio.get_running_loop().add_reader(self._file, self._ring)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.get_running_loop().remove_reader(self._file)
+        os.close(self._file)
+
+    def _ring(self) -> None:
+        os.read(self._file, 8)
+        self._rang.set()
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after so many seconds, which are above 0."""
+        self._rang.clear()
+        whole, nanoseconds = divmod(max(int(seconds * 1e9), 1), 1_000_000_000)
+        when = (ctypes.c_long * 4)(0, 0, whole, nanoseconds)
+        self._system.timerfd_settime(self._file, 0, when, None)
+        await self._rang.wait()
 
 
 def arrow_batches(load: Load) -> Iterator[Any]:

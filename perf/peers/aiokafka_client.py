@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from perf.sdk_client import BATCH_BYTES, LINGER_MS, PATIENCE, Load
+from perf.sdk_client import BATCH_BYTES, PATIENCE, Load
 
 
 async def send(load: Load) -> None:
@@ -51,6 +51,12 @@ async def send_paced(load: Load) -> None:
         await load.send_paced_async(producer.send, producer.flush)
 
 
+async def send_and_wait(load: Load) -> None:
+    """``await send_and_wait`` for each record."""
+    async with _producer(load) as producer:
+        await load.await_each(producer.send_and_wait)
+
+
 async def read_paced(load: Load) -> None:
     """``async for record in consumer``, and when each came."""
     async with _consumer(load) as consumer, asyncio.timeout(PATIENCE):
@@ -66,7 +72,7 @@ async def _producer(load: Load) -> AsyncIterator[AIOKafkaProducer]:
     producer = AIOKafkaProducer(
         bootstrap_servers=load.bootstrap,
         enable_idempotence=True,  # and so acks="all"
-        linger_ms=LINGER_MS,
+        linger_ms=load.linger_ms,
         max_batch_size=BATCH_BYTES,
     )
     async with producer:

@@ -13,7 +13,7 @@ from confluent_kafka import (
 )
 
 from perf import forms
-from perf.sdk_client import BATCH_BYTES, BUFFER_BYTES, LINGER_MS, PATIENCE, Load
+from perf.sdk_client import BATCH_BYTES, BUFFER_BYTES, PATIENCE, Load
 
 
 def send(load: Load) -> None:
@@ -156,6 +156,17 @@ def send_paced(load: Load) -> None:
     load.send_paced(producer.produce, lambda: _flush(producer))
 
 
+def send_and_wait(load: Load) -> None:
+    """``produce`` and ``flush`` for each record."""
+    producer = _producer(load)
+
+    def send_one(topic: str, value: bytes) -> None:
+        producer.produce(topic, value)
+        _flush(producer)
+
+    load.wait_for_each(send_one)
+
+
 def read_paced(load: Load) -> None:
     """``poll``, and when each record came."""
     consumer = _consumer(load)
@@ -175,7 +186,7 @@ def _producer(load: Load) -> Producer:
             "bootstrap.servers": load.bootstrap,
             "acks": form.acks,
             "enable.idempotence": form.acks == "all",
-            "linger.ms": LINGER_MS,
+            "linger.ms": load.linger_ms,
             "batch.size": BATCH_BYTES,
             "queue.buffering.max.messages": 10_000_000,
             "queue.buffering.max.kbytes": BUFFER_BYTES // 1024,

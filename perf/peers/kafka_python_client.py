@@ -4,7 +4,7 @@ import time
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from perf.sdk_client import BATCH_BYTES, LINGER_MS, PATIENCE, Load
+from perf.sdk_client import BATCH_BYTES, PATIENCE, Load
 
 
 def send(load: Load) -> None:
@@ -54,6 +54,13 @@ def send_paced(load: Load) -> None:
     producer.close()
 
 
+def send_and_wait(load: Load) -> None:
+    """``send``, and ``get`` of its future, for each record."""
+    producer = _producer(load)
+    load.wait_for_each(lambda topic, value: producer.send(topic, value).get(PATIENCE))
+    producer.close()
+
+
 def read_paced(load: Load) -> None:
     """``for record in consumer``, and when each came."""
     consumer = _consumer(load)
@@ -70,7 +77,7 @@ def _producer(load: Load) -> KafkaProducer:
         bootstrap_servers=load.bootstrap,
         acks="all",
         enable_idempotence=True,
-        linger_ms=LINGER_MS,
+        linger_ms=load.linger_ms,
         batch_size=BATCH_BYTES,
     )
     producer.partitions_for(load.topic)

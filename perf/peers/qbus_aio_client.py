@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from perf import forms
 from perf.peers.qbus_client import Told
-from perf.sdk_client import BUFFER_BYTES, LINGER_MS, PATIENCE, Load, arrow_batches, arrow_volume
+from perf.sdk_client import BUFFER_BYTES, PATIENCE, Load, arrow_batches, arrow_volume
 from qbus import ShareRecord
 from qbus.aio import Consumer, Producer, ShareConsumer
 
@@ -139,6 +139,12 @@ async def send_paced(load: Load) -> None:
         await load.send_paced_async(producer.send, producer.flush)
 
 
+async def send_and_wait(load: Load) -> None:
+    """``await send_and_wait`` for each record."""
+    async with _producer(load) as producer:
+        await load.await_each(producer.send_and_wait)
+
+
 async def read_paced(load: Load) -> None:
     """``async for record in consumer``, and when each came."""
     async with _consumer(load) as consumer, asyncio.timeout(PATIENCE):
@@ -153,7 +159,7 @@ async def read_paced(load: Load) -> None:
 async def _producer(load: Load) -> AsyncIterator[Producer]:
     async with Producer(
         load.bootstrap,
-        linger_ms=LINGER_MS,
+        linger_ms=load.linger_ms,
         buffer_bytes=BUFFER_BYTES,
         compression=load.form.compression,
         acks=1 if load.form.acks == "1" else "all",

@@ -3,7 +3,7 @@
 import time
 
 from perf import forms
-from perf.sdk_client import BUFFER_BYTES, LINGER_MS, PATIENCE, Load, arrow_batches, arrow_volume
+from perf.sdk_client import BUFFER_BYTES, PATIENCE, Load, arrow_batches, arrow_volume
 from qbus import Consumer, Delivery, PartitionRecords, Producer, ShareConsumer, ShareRecord
 
 
@@ -164,6 +164,12 @@ def send_paced(load: Load) -> None:
         load.send_paced(producer.send, lambda: producer.flush(PATIENCE))
 
 
+def send_and_wait(load: Load) -> None:
+    """``send_and_wait`` for each record."""
+    with _producer(load) as producer:
+        load.wait_for_each(producer.send_and_wait)
+
+
 def read_paced(load: Load) -> None:
     """``for record in consumer``, and when each came."""
     with _consumer(load) as consumer:
@@ -177,7 +183,7 @@ def read_paced(load: Load) -> None:
 def _producer(load: Load) -> Producer:
     producer = Producer(
         load.bootstrap,
-        linger_ms=LINGER_MS,
+        linger_ms=load.linger_ms,
         buffer_bytes=BUFFER_BYTES,
         compression=load.form.compression,
         acks=1 if load.form.acks == "1" else "all",
