@@ -16,7 +16,7 @@ The class has no clock and does no IO: ``now`` is monotonic seconds, ``wake_at``
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from qbus.consumer_protocol import (
     CONSUMER,
@@ -48,10 +48,10 @@ from ..group.requests import (
     SyncResult,
 )
 from ..group.state import GroupState
-from ..regular_expression import RegularExpression
 from .assignors import ASSIGNORS, Partitions, Reader, TopicPartition
 from .member import JOIN, LEAVE, LEAVE_STATIC, NONE, Classic, Member, MemberState
-from .nodes import encode_group, encode_member, group_path, member_path
+from .nodes import encode_group, encode_member, group_path
+from .roster import Catalog, Roster
 
 _MEMBERS_PER_SECOND: Final = 500
 """A group of so many members is assigned anew once a second at most, a smaller one more often."""
@@ -60,6 +60,9 @@ _LEAST_INTERVAL_MS: Final = 1_000
 """How often members that wait are to ask at most. Clients give a request up after the interval."""
 _OFTENER: Final = 5
 """How many times as often as others they ask."""
+_LEAST_OFFERS: Final = 3
+_OFFERED_INTERVALS: Final = 4
+"""So often, and for so long, a member is told again of what it was given and may have missed."""
 
 
 class Settings(NamedTuple):
@@ -72,19 +75,6 @@ class Settings(NamedTuple):
     heartbeat_interval_ms: int = 5_000
     max_size: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")
-
-
-class Catalog(Protocol):
-    """The topics that exist now."""
-
-    def find(self, name: str) -> tuple[bytes, int] | None:
-        """Return a topic's id and the number of its partitions; None: there is none."""
-
-    def name(self, topic_id: bytes) -> str | None:
-        """Return the name of the topic with an id."""
-
-    def names(self) -> Collection[str]:
-        """Return the names of the topics that a pattern may match."""
 
 
 class ConsumerGroup:
@@ -105,10 +95,7 @@ class ConsumerGroup:
         self.wake_at = math.inf
         self._catalog = catalog
         self._settings = settings
-        self._members: dict[str, Member] = {}
-        self._instances: dict[str, str] = {}
-        self._holders: dict[TopicPartition, str] = {}
-        self._patterns: dict[str, RegularExpression] = {}
+        self._roster = Roster(group_id, catalog)
         self._former_epoch = epoch  # before the present event
         self._assign_at = -math.inf
         self._state = GroupState.EMPTY
@@ -131,28 +118,28 @@ class ConsumerGroup:
     @property
     def members(self) -> Collection[Member]:
         """The members, for reading."""
-        return self._members.values()
+        return self._roster.members
 
     @property
     def is_vacant(self) -> bool:
         """Whether there are no members."""
-        return not self._members
+        return not self._roster.members
 
     @property
     def assignor(self) -> str:
         """The name of the assignor that most members ask for."""
         known = self._settings().assignors
-        votes = Counter(one.assignor for one in self._members.values() if one.assignor in known)
+        votes = Counter(one.assignor for one in self._roster.members if one.assignor in known)
         most = max(votes.values(), default=0)
         return next((name for name in known if votes[name] == most), known[0])
 
     def takes(self, request: Request) -> bool:
         """Whether this group can handle a request: not a join of the classic protocol if empty."""
-        return bool(self._members) or not isinstance(request, Join)
+        return bool(self._roster.members) or not isinstance(request, Join)
 
     def is_subscribed(self, topic: str) -> bool:
         """Whether members read this topic."""
-        return any(topic in member.subscription for member in self._members.values())
+        return any(topic in member.subscription for member in self._roster.members)
 
     def admit_commit(
         self, member_id: str, instance_id: str | None, generation: int, now: float
@@ -163,10 +150,10 @@ class ConsumerGroup:
         """
         if self._state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation < 0 and not self._members:
+        if generation < 0 and not self._roster.members:
             return ErrorCode.NONE
         try:
-            member = self._member(member_id, instance_id)
+            member = self._roster.get(member_id, instance_id)
         except ApiError as error:
             return error.code
         if member.classic is None:
@@ -180,7 +167,7 @@ class ConsumerGroup:
         """Decide whether the committed offsets may be read: members in their present epoch."""
         if member_id is None and epoch < 0:
             return ErrorCode.NONE
-        member = self._members.get(member_id or "")
+        member = self._roster.find(member_id or "")
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
@@ -194,7 +181,7 @@ class ConsumerGroup:
         if self._node is None:
             self._node = encode_group(self.epoch, self.assignment_epoch)
         nodes = {group_path(): self._node}
-        for member in self._members.values():
+        for member in self._roster.members:
             if member.encoded is None:
                 member.encoded = encode_member(member)
             nodes[member.path] = member.encoded
@@ -212,19 +199,11 @@ class ConsumerGroup:
         """
         self.assignment_epoch = assignment_epoch
         for member in sorted(members, key=lambda one: one.epoch):
-            self._enter(member)
-            for partition in member.held:
-                former = self._members.get(self._holders.get(partition, ""))
-                if former is not None:
-                    former.assigned -= {partition}
-                    former.revoking -= {partition}
-                    self._touch(former)
-                self._holders[partition] = member.member_id
-            self._match(member)
+            self._roster.restore(member)
             self._extend_session(member, now)
             if member.state is MemberState.UNREVOKED:
                 self._limit_revocation(member, now)
-        if self.epoch == self.assignment_epoch and self._leaves_partitions_out():
+        if self.epoch == self.assignment_epoch and self._roster.leaves_partitions_out():
             self._begin_epoch()
             self._wake_by(now)
         self._state = self._find_state()
@@ -246,13 +225,13 @@ class ConsumerGroup:
         self._effects = []
         if self._state is GroupState.DEAD:
             return self._effects
-        late = [one for one in self._members.values() if min(one.deadline, one.revoke_by) <= now]
+        late = [one for one in self._roster.members if min(one.deadline, one.revoke_by) <= now]
         for member in late:
-            self._remove(member)
+            self._roster.remove(member)
         if late:
             self._begin_epoch()
         self._assign(now)
-        deadlines = (min(one.deadline, one.revoke_by) for one in self._members.values())
+        deadlines = (min(one.deadline, one.revoke_by) for one in self._roster.members)
         self.wake_at = min(deadlines, default=math.inf)
         if self.epoch > self.assignment_epoch:
             self._wake_by(self._assign_at)
@@ -264,10 +243,10 @@ class ConsumerGroup:
         if self._state is GroupState.DEAD:
             return self._effects
         is_concerned = False
-        for member in self._members.values():
+        for member in self._roster.members:
             former = member.subscription
             if member.pattern:
-                self._match(member)
+                self._roster.match(member)
             is_concerned |= not (former | member.subscription).isdisjoint(names)
         if is_concerned:
             self._begin_epoch()
@@ -333,11 +312,11 @@ class ConsumerGroup:
         """Return after how many milliseconds a member is to send the next heartbeat.
 
         One that waits for what others are about to give up, or for its first assignment, is to ask
-        oftener, for only an answer can tell it.
+        oftener, for only an answer can tell it; so is one that may have missed an answer.
         """
         interval = self._settings().heartbeat_interval_ms
         is_new = not member.target and self.epoch > self.assignment_epoch
-        if is_new or member.state is MemberState.UNRELEASED:
+        if is_new or member.offers or member.state is MemberState.UNRELEASED:
             return min(interval, max(interval // _OFTENER, _LEAST_INTERVAL_MS))
         return interval
 
@@ -349,8 +328,8 @@ class ConsumerGroup:
                 GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION or UNSUPPORTED_ASSIGNOR.
         """
         self._check(request)
-        holder = self._holder(request.instance_id)
-        member = self._members.get(request.member_id)
+        holder = self._roster.of_instance(request.instance_id)
+        member = self._roster.find(request.member_id)
         if holder is not None and holder is not member:
             if not holder.has_left and holder.classic is None:
                 raise ApiError(
@@ -358,18 +337,15 @@ class ConsumerGroup:
                     f"{holder.member_id} has the instance id {request.instance_id}",
                 )
             self._make_room(member)
-            return self._succeed(holder, request.member_id)
+            return self._roster.succeed(holder, request.member_id)
         if member is not None and member.instance_id != request.instance_id:
             self._make_room(member)
             member = None
         if member is None:
-            self._check_size()
-            member = Member(request.member_id, request.instance_id)
-            self._enter(member)
-            self._begin_epoch()
+            member = self._enter_new(request.member_id, request.instance_id)
         if member.classic is not None or member.has_left:
             member.classic, member.epoch = None, max(member.epoch, 0)
-            self._touch(member)
+            self._roster.touch(member)
         return member
 
     def _known(self, request: ConsumerHeartbeat) -> Member:
@@ -378,7 +354,7 @@ class ConsumerGroup:
         Raises:
             ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, or as for joins.
         """
-        member = self._member(request.member_id, request.instance_id)
+        member = self._roster.get(request.member_id, request.instance_id)
         self._check(request)
         if member.classic is not None or member.has_left or request.epoch > member.epoch:
             raise _fenced(member, request.epoch)
@@ -397,7 +373,7 @@ class ConsumerGroup:
                 f"{request.assignor} is none of {', '.join(self._settings().assignors)}",
             )
         if request.pattern:
-            self._compiled(request.pattern)
+            self._roster.compiled(request.pattern)
 
     def _update(self, member: Member, request: ConsumerHeartbeat) -> bool:
         """Take in what a member tells of itself; return whether it concerns the assignment."""
@@ -420,23 +396,24 @@ class ConsumerGroup:
         for name, value in changes.items():
             if getattr(member, name) != value:
                 setattr(member, name, value)
-                self._touch(member)
+                self._roster.touch(member)
                 if name == "pattern":
-                    self._match(member)
+                    self._roster.match(member)
         if member.sight != request.sight:
             member.sight = request.sight
-            self._match(member)
+            self._roster.match(member)
         return former != (member.subscription, member.assignor)
 
     def _leave(self, request: ConsumerHeartbeat, now: float) -> ConsumerHeartbeatResult:
-        member = self._member(request.member_id, request.instance_id)
+        member = self._roster.get(request.member_id, request.instance_id)
         if request.epoch == LEAVE_STATIC and member.instance_id is not None:
             member.previous_epoch, member.epoch = -1, LEAVE_STATIC
             member.state, member.told, member.revoke_by = MemberState.STABLE, None, math.inf
-            self._set_held(member, member.assigned & member.target, NONE)
+            member.offers = 0
+            self._roster.set_held(member, member.assigned & member.target, NONE)
             self._extend_session(member, now)
         else:
-            self._remove(member)
+            self._roster.remove(member)
             self._begin_epoch()
             self._assign(now)
         return ConsumerHeartbeatResult(ErrorCode.NONE, None, request.member_id, request.epoch)
@@ -446,13 +423,13 @@ class ConsumerGroup:
     def _classic_join(self, request: Join, now: float) -> JoinResult:
         """Take in a subscription and what the member has; answer with its epoch at once."""
         subscription = _subscription(request)
-        holder = self._holder(request.instance_id)
+        holder = self._roster.of_instance(request.instance_id)
         member_id = request.member_id or request.new_member_id
         if not request.member_id and request.instance_id is None and request.needs_known_id:
             return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         if holder is not None and (not request.member_id or holder.has_left):
-            member = self._succeed(holder, member_id)
-        elif request.member_id in self._members or request.instance_id is not None:
+            member = self._roster.succeed(holder, member_id)
+        elif self._roster.find(request.member_id) is not None or request.instance_id is not None:
             member = self._classic_member(request, member_id)
         elif request.member_id and subscription.owned:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)  # it lost its place, and does not know
@@ -465,8 +442,8 @@ class ConsumerGroup:
         former = member.subscription
         member.topics, member.pattern, member.assignor = frozenset(subscription.topics), "", None
         member.revoke_by = math.inf
-        self._touch(member)
-        self._match(member)
+        self._roster.touch(member)
+        self._roster.match(member)
         if member.subscription != former:
             self._begin_epoch()
         self._assign(now)
@@ -482,19 +459,20 @@ class ConsumerGroup:
 
     def _classic_member(self, request: Join, member_id: str) -> Member:
         """Return a member that joins again, or a new static one."""
-        if self._holder(request.instance_id) is None and request.instance_id is not None:
+        instance_id = request.instance_id
+        if instance_id is not None and self._roster.of_instance(instance_id) is None:
             if request.member_id:
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-            return self._enter_new(member_id, request.instance_id)
-        member = self._member(request.member_id, request.instance_id)
+            return self._enter_new(member_id, instance_id)
+        member = self._roster.get(request.member_id, instance_id)
         if member.classic is None and not member.has_left:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is no classic member")
         return member
 
     def _enter_new(self, member_id: str, instance_id: str | None) -> Member:
-        self._check_size()
+        self._roster.check_room(self._settings().max_size)
         member = Member(member_id, instance_id)
-        self._enter(member)
+        self._roster.enter(member)
         self._begin_epoch()
         return member
 
@@ -521,7 +499,7 @@ class ConsumerGroup:
         member = self._classic(request.member_id, request.instance_id, request.generation)
         self._extend_session(member, now)
         waits_in_vain = member.state is MemberState.UNRELEASED and not all(
-            self._is_free(member, partition) for partition in member.target - member.assigned
+            self._roster.is_free(member, partition) for partition in member.target - member.assigned
         )
         is_behind = member.epoch < self.assignment_epoch
         if not is_behind and (member.state is MemberState.STABLE or waits_in_vain):
@@ -530,23 +508,23 @@ class ConsumerGroup:
         return ErrorCode.REBALANCE_IN_PROGRESS
 
     def _classic_leave(self, request: Leave, now: float) -> LeaveResult:
-        before = len(self._members)
+        before = len(self._roster.members)
         outcomes = [LeaveOutcome(leaver, self._dismiss(leaver)) for leaver in request.leavers]
-        if len(self._members) < before:
+        if len(self._roster.members) < before:
             self._begin_epoch()
             self._assign(now)
         return LeaveResult(ErrorCode.NONE, tuple(outcomes))
 
     def _dismiss(self, leaver: Leaver) -> ErrorCode:
         """Remove a member of whatever protocol; an administrator names only the instance."""
-        holder = self._holder(leaver.instance_id)
+        holder = self._roster.of_instance(leaver.instance_id)
         try:
             if not leaver.member_id and leaver.instance_id is not None:
                 if holder is None:
                     raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-                self._remove(holder)
+                self._roster.remove(holder)
             else:
-                self._remove(self._member(leaver.member_id, leaver.instance_id))
+                self._roster.remove(self._roster.get(leaver.member_id, leaver.instance_id))
         except ApiError as error:
             return error.code
         return ErrorCode.NONE
@@ -557,7 +535,7 @@ class ConsumerGroup:
         Raises:
             ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or ILLEGAL_GENERATION.
         """
-        member = self._member(member_id, instance_id)
+        member = self._roster.get(member_id, instance_id)
         if member.classic is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         if generation != member.epoch:
@@ -576,115 +554,13 @@ class ConsumerGroup:
         found = ((self._catalog.find(topic), index) for topic, index in partitions)
         return frozenset((topic[0], index) for topic, index in found if topic is not None)
 
-    # Members of both kinds
-
-    def _member(self, member_id: str, instance_id: str | None) -> Member:
-        """Return a member.
-
-        Raises:
-            ApiError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID, another member has the instance id.
-        """
-        if instance_id is not None:
-            holder = self._holder(instance_id)
-            if holder is None:
-                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody has the id {instance_id}")
-            if holder.member_id != member_id:
-                raise ApiError(
-                    ErrorCode.FENCED_INSTANCE_ID, f"another member has the id {instance_id}"
-                )
-        member = self._members.get(member_id)
-        if member is None:
-            raise ApiError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is no member of {self.group_id}"
-            )
-        return member
-
-    def _holder(self, instance_id: str | None) -> Member | None:
-        member_id = self._instances.get(instance_id) if instance_id is not None else None
-        return None if member_id is None else self._members[member_id]
-
-    def _check_size(self) -> None:
-        limit = self._settings().max_size
-        if len(self._members) >= limit:
-            raise ApiError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"the group {self.group_id} has {limit} members, the most that it may have",
-            )
-
-    def _enter(self, member: Member) -> None:
-        member.path = member_path(member.member_id)
-        self._members[member.member_id] = member
-        if member.instance_id is not None:
-            self._instances[member.instance_id] = member.member_id
-        self._touch(member)
-
-    def _remove(self, member: Member) -> None:
-        del self._members[member.member_id]
-        if member.instance_id is not None:
-            del self._instances[member.instance_id]
-        for partition in member.held:
-            del self._holders[partition]
-        self._is_changed = True
-
     def _make_room(self, member: Member | None) -> None:
         """Remove a member whose id belongs to another one from now on."""
         if member is not None:
-            self._remove(member)
+            self._roster.remove(member)
             self._begin_epoch()
 
-    def _succeed(self, former: Member, member_id: str) -> Member:
-        """Give a static member's place, and what it has, to its next incarnation."""
-        held, target = former.held, former.target
-        self._remove(former)
-        member = Member(
-            member_id,
-            former.instance_id,
-            topics=former.topics,
-            pattern=former.pattern,
-            matching=former.matching,
-            sight=former.sight,
-            assignor=former.assignor,
-            target=target,
-        )
-        self._enter(member)
-        self._set_held(member, held, NONE)
-        return member
-
-    def _match(self, member: Member) -> None:
-        """Find the topics that a member's pattern matches."""
-        if not member.pattern:
-            member.matching = frozenset()
-            return
-        try:
-            matches = self._compiled(member.pattern).matches
-        except ApiError:  # stored by another version, which understood more
-            member.matching = frozenset()
-            return
-        found = filter(matches, self._catalog.names())
-        if member.sight is not None:
-            found = filter(member.sight.sees, found)
-        member.matching = frozenset(found)
-
-    def _compiled(self, pattern: str) -> RegularExpression:
-        known = self._patterns.get(pattern)
-        if known is None:
-            used = {member.pattern for member in self._members.values()}
-            self._patterns = {key: value for key, value in self._patterns.items() if key in used}
-            known = self._patterns[pattern] = RegularExpression(pattern)
-        return known
-
     # Assignments
-
-    def _leaves_partitions_out(self) -> bool:
-        """Whether subscribed topics have partitions that are no member's target."""
-        names = {name for member in self._members.values() for name in member.subscription}
-        targets = {one for member in self._members.values() for one in member.target}
-        found = (self._catalog.find(name) for name in names)
-        return any(
-            (topic_id, index) not in targets
-            for topic_id, count in filter(None, found)
-            for index in range(count)
-        )
 
     def _begin_epoch(self) -> None:
         """Begin a new epoch, one for all that an event changes."""
@@ -702,9 +578,9 @@ class ConsumerGroup:
         if now < self._assign_at:
             self._wake_by(self._assign_at)
             return
-        self._assign_at = now + min(len(self._members) / _MEMBERS_PER_SECOND, _MOST_PAUSE)
-        topics = {name for member in self._members.values() for name in member.subscription}
-        known = {name: found for name in sorted(topics) if (found := self._catalog.find(name))}
+        self._assign_at = now + min(len(self._roster.members) / _MEMBERS_PER_SECOND, _MOST_PAUSE)
+        topics = sorted(self._roster.subscription)
+        known = {name: found for name in topics if (found := self._catalog.find(name))}
         readers = [
             Reader(
                 member.member_id,
@@ -712,16 +588,16 @@ class ConsumerGroup:
                 frozenset(known[name][0] for name in member.subscription if name in known),
                 member.target,
             )
-            for member in self._members.values()
+            for member in self._roster.members
         ]
         assign = ASSIGNORS[self.assignor]
         for member_id, target in assign(readers, dict(known.values())).items():
-            member = self._members[member_id]
+            member = self._roster.get(member_id, None)
             if member.target != target:
                 member.target = target
-                self._touch(member)
+                self._roster.touch(member)
             if member.has_left and not member.assigned <= target:
-                self._set_held(member, member.assigned & target, NONE)
+                self._roster.set_held(member, member.assigned & target, NONE)
         self.assignment_epoch = self.epoch
         self._node = None
         self._is_changed = True
@@ -733,43 +609,38 @@ class ConsumerGroup:
         was_revoking = member.revoking
 
         def is_free(partition: TopicPartition) -> bool:
-            return self._is_free(member, partition)
+            return self._roster.is_free(member, partition)
 
-        if not member.reconcile(self.assignment_epoch, owned, is_free, is_joining=is_joining):
+        is_patient = member.offers < _LEAST_OFFERS or now < member.offered_until
+        if member.reconcile(
+            self.assignment_epoch, owned, is_free, is_joining=is_joining, is_patient=is_patient
+        ):
+            self._roster.touch(member)
+            self._roster.note_held(member, before)
+        if was_revoking and member.revoking != was_revoking:
+            member.revoke_by = math.inf
+        if not member.is_to_release:
+            member.revoke_by = math.inf
             return
-        self._touch(member)
-        self._hold(member, before)
-        if member.state is not MemberState.UNREVOKED:
-            member.revoke_by = math.inf
-        elif member.revoking != was_revoking:
-            member.revoke_by = math.inf
-            self._limit_revocation(member, now)
+        if member.revoke_by == math.inf:
+            member.offered_until = now + self._patience(member)
+        self._limit_revocation(member, now)
 
-    def _is_free(self, member: Member, partition: TopicPartition) -> bool:
-        return self._holders.get(partition, member.member_id) == member.member_id
+    def _patience(self, member: Member) -> float:
+        """Return for how many seconds a member is told again of what it may have missed.
 
-    def _set_held(self, member: Member, assigned: Partitions, revoking: Partitions) -> None:
-        before = member.held
-        member.assigned, member.revoking = assigned, revoking
-        self._hold(member, before)
-        self._touch(member)
-
-    def _hold(self, member: Member, before: Partitions) -> None:
-        """Note who holds what a member holds now, and that what it held is free."""
-        held = member.held
-        for partition in before - held:
-            del self._holders[partition]
-        for partition in held - before:
-            assert partition not in self._holders
-            self._holders[partition] = member.member_id
+        Then it is told what it is to give up, for which it needs the rest of its time.
+        """
+        longest = _OFFERED_INTERVALS * self._settings().heartbeat_interval_ms
+        return min(longest, member.rebalance_timeout_ms / 2) / 1000
 
     def _find_state(self) -> GroupState:
-        if not self._members:
+        if not self._roster.members:
             return GroupState.EMPTY
         if self.epoch > self.assignment_epoch:
             return GroupState.ASSIGNING
         epoch = self.assignment_epoch
-        if all(one.has_left or one.is_reconciled(epoch) for one in self._members.values()):
+        if all(one.has_left or one.is_reconciled(epoch) for one in self._roster.members):
             return GroupState.STABLE
         return GroupState.RECONCILING
 
@@ -792,21 +663,16 @@ class ConsumerGroup:
     def _wake_by(self, at: float) -> None:
         self.wake_at = min(self.wake_at, at)
 
-    def _touch(self, member: Member) -> None:
-        """Note that a member is to be stored anew."""
-        member.encoded = None
-        self._is_changed = True
-
     def _finish(self, reason: str = "") -> list[Effect]:
         """Have changes stored, before the responses that tell of them."""
-        if not self._is_changed:
+        if not (self._is_changed or self._roster.has_changed):
             return self._effects
-        self._is_changed = False
+        self._is_changed = self._roster.has_changed = False
         self._former_epoch = self.epoch
         before, self._state = self._state, self._find_state()
         first: list[Effect] = [Save()]
         if self._state is not before:
-            reason = reason or f"epoch {self.epoch} with {len(self._members)} members"
+            reason = reason or f"epoch {self.epoch} with {len(self._roster.members)} members"
             first.append(Moved(before.value, self._state.value, reason))
         self._effects[:0] = first
         return self._effects

@@ -22,9 +22,10 @@ from ..group.requests import ConsumerHeartbeat, Request
 from ..group.state import GroupState
 from ..metadata.image import Topic
 from .assignors import ASSIGNORS
-from .group import Catalog, ConsumerGroup, Settings
+from .group import ConsumerGroup, Settings
 from .member import JOIN, Classic, Member
 from .nodes import decode
+from .roster import Catalog
 
 _UPGRADES = frozenset({"upgrade", "bidirectional"})
 _DOWNGRADES = frozenset({"downgrade", "bidirectional"})

@@ -12,7 +12,9 @@ A partition that a member was told of counts as its own until the member, told t
 that it did, or is out of the group. That a heartbeat does not list the partition proves nothing
 before: the member may be taking it over just then, or may never have been told, as a response was
 lost. To be told to have what it has would not make the latter answer, for nothing changes for it.
-So it is told once more of all that it was given, takes that over, and then gives it up.
+So it is told once more of all that it was given, takes that over, and then gives it up. Where it
+does not, it is told after some time what it is to give up, all the same. As in Kafka, it has its
+rebalance time-out for all of this, from when somebody else was first to have the partition.
 """
 
 import math
@@ -30,7 +32,6 @@ LEAVE_STATIC: Final = -2
 """The epochs with which heartbeats join, leave, and leave for a while."""
 
 NONE: Final[Partitions] = frozenset()
-_MOST_OFFERS: Final = 10
 
 
 class MemberState(Enum):
@@ -62,6 +63,7 @@ class Member:
     classic: None of a member that speaks KIP-848.
     deadline: when its session ends; revoke_by: when it must have given up what it is to, or, of a
         classic member, have joined again. Monotonic seconds; they are not stored.
+    offered_until: how long it is told of what it did not list before it is to give that up. Alike.
     told: what the last response told it; None: it is to be told, whatever that is.
     listed: what it last said that it has; None: nothing yet. Not stored.
     offers: how often in a row it was told of what it did not list. Not stored.
@@ -91,6 +93,7 @@ class Member:
     told: Partitions | None = None
     listed: Partitions | None = field(default=None, repr=False)
     offers: int = field(default=0, repr=False)
+    offered_until: float = field(default=math.inf, repr=False)
     sight: Sight | None = field(default=None, repr=False)
     path: str = field(default="", repr=False)
     encoded: bytes | None = field(default=None, repr=False)
@@ -110,6 +113,11 @@ class Member:
         """Whether it is away, and its place waits for its return."""
         return self.epoch == LEAVE_STATIC
 
+    @property
+    def is_to_release(self) -> bool:
+        """Whether others are to have what it holds, be it told of that or not."""
+        return self.state is MemberState.UNREVOKED or self.offers > 0
+
     def is_reconciled(self, epoch: int) -> bool:
         """Whether it has all that the assignment of an epoch gives to it."""
         return self.state is MemberState.STABLE and self.epoch == epoch
@@ -121,6 +129,7 @@ class Member:
         is_free: Callable[[TopicPartition], bool],
         *,
         is_joining: bool = False,
+        is_patient: bool = True,
     ) -> bool:
         """Go as far towards the target as is allowed now; return whether anything changed.
 
@@ -129,6 +138,7 @@ class Member:
             what it was told to give up before.
         is_free: whether nobody else has a partition.
         is_joining: the member has nothing but ``owned``, and takes nothing over until it is told.
+        is_patient: whether it may be told again of what it did not list.
         """
         if owned is not None:
             self.listed = owned
@@ -138,7 +148,7 @@ class Member:
             return False
         before = (self.epoch, self.state, self.assigned, self.revoking)
         released = self.assigned - self.target
-        if released and not is_joining and self._may_not_know():
+        if released and is_patient and not is_joining and self._may_not_know():
             self.offers += 1
             self.told = None
             if self.state is MemberState.UNREVOKED:
@@ -164,4 +174,4 @@ class Member:
 
         Silence shows nothing: librdkafka repeats a request whose response it missed as it was.
         """
-        return self.listed == self.assigned & self.target and self.offers < _MOST_OFFERS
+        return self.listed == self.assigned & self.target

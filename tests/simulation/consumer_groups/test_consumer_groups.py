@@ -192,10 +192,11 @@ def test_so_it_has_in_many_histories(seed: int) -> None:
 def test_a_broken_coordinator_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks find what they are for."""
     from qbus.broker.consumer_group import Member, group, nodes
+    from qbus.broker.consumer_group.roster import Roster
 
     if fault == "gives to two":
-        monkeypatch.setattr(ConsumerGroup, "_is_free", lambda *_: True)
-        monkeypatch.setattr(ConsumerGroup, "_hold", lambda *_: None)
+        monkeypatch.setattr(Roster, "is_free", lambda *_: True)
+        monkeypatch.setattr(Roster, "note_held", lambda *_: None)
     elif fault == "takes silence for yes":
         reconcile = Member.reconcile
 

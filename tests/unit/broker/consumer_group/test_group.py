@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from qbus.broker.consumer_group import Partitions
 from qbus.broker.consumer_group.group import Settings
 from qbus.broker.consumer_group.member import MemberState
 from qbus.broker.group.requests import Moved
@@ -146,6 +147,99 @@ def test_whoever_missed_what_it_was_given_is_told_again_before_it_is_to_give_tha
     scene.beat("a", told.epoch, owned=told.assignment)
     assert len(scene.beat("b", waiting.epoch).assignment or ()) == 1
     assert state(scene) is GroupState.STABLE
+
+
+class TestAMemberThatMayHaveMissedWhatItWasGiven:
+    """It listed two partitions, was given a third one, and is not to have that any more."""
+
+    @pytest.fixture
+    def kept(self) -> Partitions:
+        return frozenset({(b"t", 0), (b"t", 1)})
+
+    @pytest.fixture
+    def scene(self, kept: Partitions) -> Scene:
+        scene = Scene(t=2)
+        scene.client("a").beat()
+        scene.change_topics(t=3)
+        scene.pass_time(1)
+        scene.beat("a", 1)  # it hears nothing of the third partition, or is slow to take it over
+        scene.beat("b", 0, **SUBSCRIBED)
+        scene.pass_time(1)
+        return scene
+
+    def silent(self, scene: Scene, seconds: float, interval: float = 5) -> list[int]:
+        """Let time pass; how many partitions each answer to its heartbeats told it to have.
+
+        The one that is to have the third partition asks for it meanwhile.
+        """
+        told = []
+        end = scene.now + seconds
+        while scene.now < end:
+            result = scene.beat("a", 2)
+            assert result.error is ErrorCode.NONE
+            told.append(len(result.assignment or ()))
+            assert not scene.beat("b", 3).assignment
+            scene.pass_time(min(interval, end - scene.now))
+        return told
+
+    def test_is_told_again_for_a_while_then_what_to_give_up(self, scene: Scene) -> None:
+        assert self.silent(scene, 40) == [3, 3, 3, 3, 2, 2, 2, 2]
+        assert state_of(scene, "a") is MemberState.UNREVOKED
+
+    def test_is_to_ask_sooner_meanwhile(self, scene: Scene) -> None:
+        assert scene.beat("a", 2).heartbeat_interval_ms == 1_000
+        self.silent(scene, 40)
+        assert scene.beat("a", 2).heartbeat_interval_ms == 5_000
+
+    def test_is_told_thrice_however_seldom_it_asks(self, scene: Scene) -> None:
+        assert self.silent(scene, 59, interval=14) == [3, 3, 3, 2, 2]
+
+    def test_needs_no_longer_than_its_time_out_for_all_of_that(self, scene: Scene) -> None:
+        self.silent(scene, 59)
+        scene.pass_time(1)
+        assert scene.refusal("a", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert len(scene.beat("b", 3).assignment or ()) == 3
+
+    def test_that_takes_it_over_at_last_gives_it_up_without_losing_its_place(
+        self, scene: Scene, kept: Partitions
+    ) -> None:
+        self.silent(scene, 50)
+        everything = kept | {(b"t", 2)}
+        told = scene.beat("a", 2, owned=everything)  # it had begun before it was told otherwise
+        assert told.assignment == kept
+        scene.pass_time(5)
+        assert scene.beat("a", 2, owned=kept).epoch == 3
+        assert len(scene.beat("b", 3).assignment or ()) == 1
+        scene.pass_time(30)
+        assert scene.beat("a", 3).error is ErrorCode.NONE
+
+    def test_has_the_whole_time_out_again_for_what_it_is_to_give_up_next(
+        self, scene: Scene, kept: Partitions
+    ) -> None:
+        self.silent(scene, 50)
+        scene.beat("a", 2, owned=kept)
+        scene.beat("c", 0, **SUBSCRIBED)
+        scene.pass_time(1)
+        assert len(scene.beat("a", 3).assignment or ()) == 1
+        for _ in range(5):
+            scene.pass_time(10)
+            assert scene.beat("a", 3).error is ErrorCode.NONE
+
+    def test_that_goes_for_a_while_has_nothing_to_release(self) -> None:
+        scene = Scene(t=2)
+        scene.client("a", instance_id="i").beat()
+        scene.change_topics(t=3)
+        scene.pass_time(1)
+        scene.beat("a", 1, instance_id="i")
+        scene.beat("b", 0, **SUBSCRIBED)
+        scene.pass_time(1)
+        scene.beat("a", 2, instance_id="i")
+        scene.beat("a", -2, instance_id="i")
+        scene.pass_time(1)
+        assert len(scene.beat("b", 3).assignment or ()) == 1
+        successor = scene.client("c", instance_id="i")
+        assert len(successor.owned) == 2
+        assert state(scene) is GroupState.STABLE
 
 
 def test_a_member_that_waits_for_others_is_to_ask_sooner(scene: Scene) -> None:

@@ -14,8 +14,8 @@ def having(*assigned: tuple[bytes, int], target: Partitions, state: MemberState)
     return Member("m", epoch=4, assigned=held, target=target, state=state, told=held)
 
 
-def reconcile(member: Member, *owned: tuple[bytes, int]) -> bool:
-    return member.reconcile(5, of(*owned), lambda _: True)
+def reconcile(member: Member, *owned: tuple[bytes, int], is_patient: bool = True) -> bool:
+    return member.reconcile(5, of(*owned), lambda _: True, is_patient=is_patient)
 
 
 def test_what_it_does_not_list_it_may_not_know_and_is_told_again() -> None:
@@ -50,5 +50,10 @@ def test_what_it_gave_up_before_is_free_meanwhile() -> None:
 def test_a_member_that_never_takes_it_over_is_not_told_for_ever() -> None:
     member = having(P0, P1, target=of(P0), state=MemberState.STABLE)
     for _ in range(20):
-        reconcile(member, P0)
+        assert not reconcile(member, P0)
+    assert member.is_to_release
+    assert reconcile(member, P0, is_patient=False)
+    assert (member.state, member.revoking, member.offers) == (MemberState.UNREVOKED, of(P1), 0)
+    assert reconcile(member, P0, is_patient=False)
     assert (member.state, member.epoch, member.held) == (MemberState.STABLE, 5, of(P0))
+    assert not member.is_to_release

@@ -144,7 +144,8 @@ class Coordinator:
 
     def take(self, key: TopicPartition, offset: int, member_id: str) -> None:
         """A commit counts: it is of whoever has the partition, and does not go back."""
-        holder = self.group._holders.get((topic_id(key.topic), key.partition))
+        place = topic_id(key.topic), key.partition
+        holder = next((one.member_id for one in self.group.members if place in one.held), None)
         if holder != member_id:
             self.wrong.append(f"{member_id} committed {key}, which {holder} has")
         if offset < self.committed.get(key, 0):
