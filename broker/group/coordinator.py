@@ -9,9 +9,7 @@ from qbus.clock import Clock
 from qbus.config import BrokerConfig
 from qbus.consumer_protocol import CONSUMER
 from qbus.errors import ApiError, ErrorCode
-from qbus.metadata import Check, MetadataStore, Op, SessionState, StoreError
-from qbus.metadata.znodes import PartitionStateNode
-from qbus.names import OFFSETS_TOPIC
+from qbus.metadata import MetadataStore, SessionState, StoreError
 
 from ..internal_logs import InternalLog, Shard
 from ..metadata.cache import Subscriber
@@ -20,6 +18,7 @@ from .committed import CommittedOffsets
 from .committing import PackedCommit, PackedTopic
 from .failover import CoordinatorFailover
 from .group_metadata import GroupMetadata
+from .leadership import Leadership
 from .machine import GroupKinds, GroupMachine
 from .moves import OffsetHomes
 from .offset_cleaner import OffsetCleaner
@@ -121,7 +120,8 @@ class GroupCoordinator:
     def use_log(self, log: OffsetLog) -> None:
         """Have offsets in the log, or move them from one place to the other, as is configured."""
         storage = OffsetsStorage(self._store, self._storage_changed)
-        homes = OffsetHomes(log, storage)
+        leadership = Leadership(self._store, log.internal_log, self._config.node_id)
+        homes = OffsetHomes(log, storage, leadership)
         self._homes = self._registry.homes = self._ownership.homes = homes
 
     @property
@@ -161,20 +161,19 @@ class GroupCoordinator:
         """
         if self._homes is None or self._store.state is not SessionState.CONNECTED:
             return
-        log, storage = self._homes
+        storage = self._homes.storage
         try:
             await storage.look()
             if is_controller:
                 await storage.switch(Storage(self._config.offsets_storage))
             if storage.current is Storage.RETURNING:
-                await self._return_offsets(log, storage, is_controller=is_controller)
+                await self._return_offsets(self._homes, is_controller=is_controller)
         except (ApiError, StoreError) as error:
             _log.info("where offsets are kept cannot be seen to now: %s", error)
 
-    async def _return_offsets(
-        self, log: OffsetLog, storage: OffsetsStorage, *, is_controller: bool
-    ) -> None:
+    async def _return_offsets(self, homes: OffsetHomes, *, is_controller: bool) -> None:
         """Load the groups that have offsets in the log, which moves these, until none is left."""
+        log, storage, leadership = homes
         if is_controller and not log.count:
             await storage.end_return()
             return
@@ -183,7 +182,7 @@ class GroupCoordinator:
             for group_id in machine.group_ids():
                 await self._registry.move_out_of_log(group_id)
             left += machine.group_ids()
-            if not machine.group_ids() and (leads := await self._check_leads(index)):
+            if not machine.group_ids() and (leads := await leadership.checks(index)):
                 await storage.has_returned(index, log.count, leads)
         self._tell_of_left(left)
 
@@ -200,17 +199,6 @@ class GroupCoordinator:
                 " (an earlier line says why)",
                 *(len(groups), groups[0]),
             )
-
-    async def _check_leads(self, index: int) -> list[Op]:
-        """What a transaction checks that depends on this broker's leading a partition of the log.
-
-        Empty: by the store it does not lead it.
-        """
-        path = PartitionStateNode.path(OFFSETS_TOPIC, index)
-        node = await self._store.get(path)
-        if node is None or PartitionStateNode.decode(node.data).leader != self._config.node_id:
-            return []
-        return [Check(path, node.version)]
 
     async def start(self) -> None:
         """Begin to load this broker's groups; requested groups come first.

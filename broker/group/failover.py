@@ -12,7 +12,9 @@ noticing. The store keeps the two apart, not their beliefs:
 - Commits, new generations and assignments are answered when they are stored. So two brokers never
   both accept commits of a group, and never disagree about a generation.
 - Committed offsets are returned after the store confirmed the fence, in the same transactions as
-  commits. So no member resumes from offsets that are older than a failover.
+  commits. So no member resumes from offsets that are older than a failover. A group whose offsets
+  are in the log, and which has no members, has no fence; there the store confirms who leads the
+  log's partition (:mod:`.leadership`), unless no other replica could.
 - An answer from memory alone is true for the generation that it names, which cannot change: a
   repeated SyncGroup gets the assignment that was stored. Until this broker hears of the failover, a
   heartbeat may confirm a generation that is over; the member learns of it with its next commit at

@@ -16,6 +16,7 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore, Op
 
 from .group import EMPTY_IMAGE
+from .leadership import Leadership
 from .offset_log import OffsetLog
 from .offsets import Offset, Offsets, TopicPartition
 from .storage import OffsetsStorage, Storage
@@ -23,10 +24,14 @@ from .znodes import GroupChange, GroupZnodes
 
 
 class OffsetHomes(NamedTuple):
-    """Where offsets can be: in the log, where there is one, and what the cluster wants."""
+    """Where offsets can be: in the log, where there is one, and what the cluster wants.
+
+    ``leadership`` tells whether the log is led here.
+    """
 
     log: OffsetLog
     storage: OffsetsStorage
+    leadership: Leadership
 
 
 async def move_in(

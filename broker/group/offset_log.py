@@ -119,9 +119,16 @@ class OffsetLog:
     async def read(self, group_id: str) -> Committed:
         """Read the offsets of a group; everything that is returned is acknowledged.
 
+        Look at them before the next ``await``.
+
         Raises:
             ApiError: retriable, here or at another broker.
         """
+        shard = self._log.shard(group_id)
+        partition = shard.partition
+        if not partition.error and partition.high_watermark >= partition.log.log_end_offset:
+            machine = shard.machine  # it is never ahead of the log
+            return Committed(machine.offsets(group_id), machine.unstable(group_id))
         return await self._log.ask(group_id, lambda machine, _: read(machine, group_id))
 
     async def save(

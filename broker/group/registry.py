@@ -222,12 +222,28 @@ class GroupRegistry:
     async def confirm(self, metadata: GroupMetadata) -> ErrorCode:
         """Confirm with the store that memory is current; return the error, if any.
 
-        No other broker can have loaded the group unnoticed, then.
+        No other broker can have loaded the group unnoticed, then; or, where its offsets are in the
+        log and it has no node to be loaded from, lead the log's partition unnoticed.
         """
         is_nowhere = metadata.is_idle and metadata.znodes.version is None
-        if metadata.is_disposable or (metadata.is_in_log and is_nowhere):
+        if metadata.is_in_log and is_nowhere:
+            return await self._confirm_leadership(metadata.group_id)
+        if metadata.is_disposable:
             return ErrorCode.NONE
         return await self.save_offsets(metadata, {})
+
+    async def _confirm_leadership(self, group_id: str) -> ErrorCode:
+        assert self.homes is not None, "offsets are in the log, and there is none"
+        leadership = self.homes.leadership
+        try:
+            if not leadership.is_certain(group_id):
+                asking = asyncio.create_task(
+                    leadership.confirm(group_id), name=f"confirm the offsets of group {group_id!r}"
+                )
+                await self._store_wait.wait_for(asking)
+        except ApiError as error:
+            return error.code
+        return ErrorCode.NONE
 
     async def save_pending(
         self,

@@ -1,23 +1,30 @@
 """Brokers whose groups keep their offsets in a log that the test leads, loads and loses."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from typing import Any
+import math
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
 
 from qbus.broker.group.offset_log import OffsetLog
 from qbus.broker.group.offset_machine import OffsetsMachine
+from qbus.broker.group.storage import Storage
 from qbus.broker.internal_logs.machine import Outcome, Producer
 from qbus.broker.internal_logs.topic import partition_for
 from qbus.broker.log import Verification
 from qbus.broker.metadata.image import BrokerInfo, PartitionInfo, Topic
 from qbus.errors import ApiError, ErrorCode
-from qbus.metadata import Create
+from qbus.metadata import Create, Set
 from qbus.metadata.znodes import PartitionStateNode
 from qbus.names import OFFSETS_TOPIC
 
-from .shell import Shell, settle
+from .shell import Shell, at, settle
 
 PARTITIONS = 3
+P = 7
+"""A producer's id."""
+LOG = {"offsets_storage": "log"}
 
 
 class SharedLog:
@@ -26,18 +33,24 @@ class SharedLog:
     def __init__(self) -> None:
         self.entries: list[list[Any]] = [[] for _ in range(PARTITIONS)]
         self.leaders: dict[int, int] = {}
+        self.epochs = dict.fromkeys(range(PARTITIONS), 0)
         self.brokers: dict[int, FakeInternalLog] = {}
 
-    async def elect(self, index: int, node: int) -> None:
-        """Let a broker lead a partition, after the one that did."""
+    async def elect(self, index: int, node: int, *, is_heard: bool = True) -> None:
+        """Let a broker lead a partition, after the one that did, which may not hear of it yet."""
         former = self.brokers.get(self.leaders.get(index, -1))
         self.leaders[index] = node
-        path = PartitionStateNode.path(OFFSETS_TOPIC, index)
-        self._write(path, PartitionStateNode(node, 1, (node,), 1).encode())
-        if former is not None:
+        self.epochs[index] += 1
+        self.change_isr(index, node)
+        if former is not None and is_heard:
             former.unload(index)
         self.brokers[node].load(index)
         await settle()
+
+    def change_isr(self, index: int, *isr: int) -> None:
+        """Let these replicas be in sync."""
+        state = PartitionStateNode(self.leaders[index], self.epochs[index], isr, 1)
+        self._write(PartitionStateNode.path(OFFSETS_TOPIC, index), state.encode())
 
     def _write(self, path: str, data: bytes) -> None:
         database = next(iter(self.brokers.values())).shell.store.database
@@ -45,8 +58,6 @@ class SharedLog:
         if database.get(path) is None:
             database.apply([Create(path, data)])
         else:
-            from qbus.metadata import Set
-
             database.apply([Set(path, data)])
         database.commit()
 
@@ -66,9 +77,22 @@ class SharedLog:
         shard.partition.marked(*producer)
 
 
+class Followers(NamedTuple):
+    proposed: object = None
+
+
+class Log(NamedTuple):
+    log_end_offset: int = 0
+
+
 class FakePartition:
     def __init__(self, index: int) -> None:
         self.index = index
+        self.followers: Followers | None = Followers()
+        self.has_others_in_sync = False
+        self.error = ErrorCode.NONE
+        self.high_watermark = 0
+        self.log = Log()
         self.open: dict[int, int] = {}
         self.tokens: dict[int, Verification] = {}
 
@@ -98,9 +122,14 @@ class FakePartition:
         self.open[producer_id] = epoch
         self.tokens.pop(producer_id, None)
 
+    def may_be_deposed(self, asked_since: float) -> bool:
+        assert asked_since == math.inf
+        return self.has_others_in_sync
+
 
 class FakeShard:
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, epoch: int) -> None:
+        self.epoch = epoch
         self.partition = FakePartition(index)
         self.machine = OffsetsMachine(index)
 
@@ -119,7 +148,7 @@ class FakeInternalLog:
         shared.brokers[node] = self
 
     def load(self, index: int) -> None:
-        shard = self.loaded[index] = FakeShard(index)
+        shard = self.loaded[index] = FakeShard(index, self.shared.epochs[index])
         for entry in self.shared.entries[index]:
             if entry[0] == "marker":
                 shard.machine.marker(*entry[1], committed=entry[2])
@@ -236,3 +265,36 @@ async def two(**config: object) -> tuple[OffsetShell, OffsetShell]:
         await shell.groups.start()
     await settle()
     return one, other
+
+
+async def refused(work: Awaitable[object]) -> ErrorCode:
+    with pytest.raises(ApiError) as caught:
+        await work
+    return caught.value.code
+
+
+def answering(error: ErrorCode = ErrorCode.NONE) -> Callable[[int | None], Awaitable[ErrorCode]]:
+    async def verify(_: int | None) -> ErrorCode:
+        return error
+
+    return verify
+
+
+async def bring(
+    shell: Shell, offset: int, *, epoch: int = 0, group: str = "g", **options: object
+) -> None:
+    """Commit an offset of t-0 in a transaction of the producer P."""
+    fields = {"verify": answering(), "producer_id": P, "epoch": epoch} | options
+    await shell.groups.commit_in_transaction(group, {("t", 0): at(offset)}, **fields)  # type: ignore[arg-type]
+
+
+async def is_unstable(shell: Shell, group: str = "g") -> bool:
+    return ("t", 0) in (await shell.groups.committed_offsets(group)).unstable
+
+
+def where(shell: Shell) -> Storage:
+    return shell.groups.storage
+
+
+def switch(shell: Shell, storage: str) -> None:
+    shell.config.set_dynamic({"offsets.storage": storage}, {})
