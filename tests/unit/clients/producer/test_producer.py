@@ -130,6 +130,32 @@ async def test_a_batch_is_sent_within_its_linger_time(
         assert (await delivery).offset == 1
 
 
+async def test_who_awaits_a_delivery_in_the_producers_loop_needs_no_wake_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For each wake-up writes to a socket: thousands may wait for one batch."""
+    loop, woken = asyncio.get_running_loop(), 0
+    wake = loop.call_soon_threadsafe
+
+    def count(*args: Any, **options: Any) -> asyncio.Handle:
+        nonlocal woken
+        woken += 1
+        return wake(*args, **options)
+
+    async with FakeBroker() as broker, Producer(broker.bootstrap, linger_ms=50) as producer:
+        await producer.partitions("t")
+        deliveries = [await producer.send("t", b"v", partition=0) for _ in range(5)]
+        monkeypatch.setattr(loop, "call_soon_threadsafe", count)
+        assert await asyncio.gather(*map(delivery_of, deliveries)) == [0, 1, 2, 3, 4]
+        assert woken == 0
+
+
+async def test_a_delivery_is_awaited_in_another_loop_too() -> None:
+    async with FakeBroker() as broker, Producer(broker.bootstrap, linger_ms=20) as producer:
+        delivery = await producer.send("t", b"v")
+        assert await asyncio.to_thread(asyncio.run, delivery_of(delivery)) == 0
+
+
 async def test_who_only_sends_lets_others_work() -> None:
     """A batch that is open all the time does not keep the event loop busy for itself."""
     turns = 0
