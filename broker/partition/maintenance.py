@@ -1,6 +1,7 @@
 """What logs need from time to time: retention, new segments, checkpoints, flushes, verification."""
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator
 
 from qbus.clock import Clock
@@ -14,6 +15,8 @@ from .partition import Partition
 _log = logging.getLogger(__name__)
 
 SCRUB_STEP_BYTES = 1024 * 1024
+_SCRUB_PIECE_BYTES = 128 * 1024
+_SCRUB_PAUSE_S = 0.005
 SCRUB_ROUND_S = 24 * 60 * 60.0
 TICK_S = 1.0
 SLOW_TICK_S = 5.0
@@ -92,18 +95,27 @@ class LogMaintenance:
                 _log.exception("retention of %s failed", partition)
 
     def scrub(self) -> None:
-        """Verify a little more of what is on disk: all of it, in turn, at most once a day."""
+        """Verify a little more of what is on disk: all of it, in turn, at most once a day.
+
+        In pieces with pauses: of small batches a piece takes the interpreter for half a
+        millisecond, and the event loop has to wait for that.
+        """
         if self._scrubbing is None:
             self._scrubbing = self._next_to_scrub()
-        if self._scrubbing is None:
-            return
+        for _ in range(SCRUB_STEP_BYTES // _SCRUB_PIECE_BYTES):
+            if self._scrubbing is None or self._stopping:
+                break
+            self._scrub_piece(self._scrubbing)
+            time.sleep(_SCRUB_PAUSE_S)
+
+    def _scrub_piece(self, partition: Partition) -> None:
         try:
-            if self._scrubbing.log.scrub(SCRUB_STEP_BYTES):
+            if partition.log.scrub(_SCRUB_PIECE_BYTES):
                 self._scrubbing = None
         except ApiError:  # its log is closed, or corrupt as a whole, which was reported
             self._scrubbing = None
         except OSError as error:
-            _log.warning("verifying %s failed: %s", self._scrubbing, error)
+            _log.warning("verifying %s failed: %s", partition, error)
             self._scrubbing = None
 
     def _next_to_scrub(self) -> Partition | None:
