@@ -113,6 +113,7 @@ MODULES = (
     "qbus.broker.quotas.meter",
     "qbus.broker.quotas.resolution",
     "qbus.broker.transaction.markers",
+    "qbus.broker.turn_end",
 )
 """The compiled modules: whole hierarchies of classes, for a compiled class is no base of others."""
 

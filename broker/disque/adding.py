@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from qbus.delay import DELIVER_AT
@@ -12,6 +13,7 @@ from qbus.records import Buffer, encode_records
 
 from ..log import AppendInfo
 from ..partition.partition import ACKS_ALL, Partition
+from ..turn_end import at_end
 from . import errors, resp
 from .connection import PendingReply
 
@@ -205,7 +207,7 @@ class Adder:
         waiting = self._waiting.get(key)
         if waiting is None:
             waiting = self._waiting[key] = []
-            self._loop.call_soon(self._append_all, key)
+            at_end(self._loop, partial(self._append_all, key))
         waiting.append(job)
         if not job.is_delayed:
             self._open[partition] = self._open.get(partition, 0) + 1

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, cast
 
 from ..net.memory_budget import MemoryBudget
 from ..net.peer import ANONYMOUS, Grants, Peer, Principal
+from ..turn_end import begin_turn
 from . import resp
 from .resp import CommandParser, ProtocolError
 
@@ -285,7 +286,12 @@ class Connection:
         self.received_bytes += len(data)
         self.client.last_active = self._loop.time()
         self._parser.feed(data)
-        self._go_on()
+        turn = begin_turn(self._loop)
+        try:
+            self._go_on()
+        finally:
+            if turn is not None:
+                turn.end()
         self._mute(self._owner.used(self.client, len(data), 0))
 
     def pause_writing(self) -> None:

@@ -22,6 +22,7 @@ from ..partition.partition import Partition
 from ..queues import AckRange, AckType, ShareQueue
 from ..queues.taking import Offer, RecordsTaken
 from ..queues.types import WaitedFor
+from ..turn_end import at_end
 from .queues import MEMBER, JobSettings
 from .reading import due_ms, original_of
 
@@ -457,7 +458,7 @@ class JobQueue:
         self._ready[queue] = None
         if self._serving is None and not self._is_due:
             self._is_due = True
-            self._loop.call_soon(self._serve_now)
+            at_end(self._loop, self._serve_now)
         return True
 
     def close(self) -> None:

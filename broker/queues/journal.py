@@ -20,6 +20,7 @@ from qbus.records.control import (
 )
 
 from ..partition.partition import Partition
+from ..turn_end import at_end
 from .fold import QueueFold
 
 _MOST_BYTES: Final = 1 << 20  # of a batch, unless a single entry is larger
@@ -98,7 +99,7 @@ class Journal:
     def add(self, entry: Entry) -> None:
         """Store ``entry`` at the end of this turn of the event loop."""
         if not self._entries:
-            self._loop.call_soon(self.flush)
+            at_end(self._loop, self.flush)
         self._entries.append(entry)
 
     def write(self, entry: Entry) -> "asyncio.Future[None]":

@@ -14,6 +14,7 @@ from qbus.records.control import Change, ChangeKind
 from ..delay.log_throttle import LogThrottle
 from ..partition.background_tasks import BackgroundTasks
 from ..partition.partition import Partition, PartitionListener
+from ..turn_end import at_end
 from .batches import BatchCache, LogBatches
 from .dead_lettering import DeadLetterTopics
 from .fold import GroupProgress, QueueFold
@@ -213,7 +214,7 @@ class LedQueues:
         """See :class:`~qbus.broker.partition.purgatory.Watcher`: look at the end of this turn."""
         if not self._is_due:
             self._is_due = True
-            self._loop.call_soon(self._look)
+            at_end(self._loop, self._look)
 
     def offer(self, batch: Buffer) -> None:
         """A batch was appended: keep it for who waits, if anybody does."""
