@@ -11,7 +11,7 @@ from qbus.clients import Admin, TopicPartition
 from tests.support.broker_process import BrokerProcess
 
 from .audit import Load, audit, read_all
-from .test_sigkill import PARTITIONS, create_topic
+from .test_sigkill import BREATHER, PARTITIONS, await_progress, create_topic
 
 pytestmark = [pytest.mark.crash, pytest.mark.integration]
 
@@ -47,7 +47,9 @@ def run_moves(data_dir: Path, moves: int, kills: bool, *options: str) -> None:
         load.start()
         places = set()
         try:
-            for _ in range(moves):
+            for number in range(moves):
+                if not number % BREATHER:
+                    await_progress(load)
                 asyncio.run(begin_moves(broker.bootstrap, chance, paths))
                 time.sleep(chance.uniform(0.01, 0.5))
                 if kills:
