@@ -3,10 +3,10 @@
 import os
 import re
 import shutil
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from setuptools import Distribution, Extension, find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -56,14 +56,15 @@ class Compile(build_ext):
         shutil.rmtree(directory, ignore_errors=True)
         # From before: what changes while it is compiled does not count as compiled.
         stamp = table.stamp(".")
-        try:
-            libraries = _mypyc(table)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - no compiler, or a new Python
-            self.warn(f"the broker's hot modules are not compiled: {error}")
-            return
-        directory.mkdir(parents=True)
-        for library in libraries:
-            shutil.move(library, directory / library.name)
+        with TemporaryDirectory(prefix="qbus-mypyc-") as scratch:
+            try:
+                libraries = _mypyc(table, Path(scratch))
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - no compiler, or a new Python
+                self.warn(f"the broker's hot modules are not compiled: {error}")
+                return
+            directory.mkdir(parents=True)
+            for library in libraries:
+                shutil.move(library, directory / library.name)
         if self.inplace:  # where sources may change
             (directory / table.STAMP).write_text(stamp)
 
@@ -141,11 +142,10 @@ def _make_safe(directory: Path) -> None:
         raise RuntimeError("mypyc stores attributes in another way than is known to be safe")
 
 
-def _mypyc(table) -> list[Path]:
-    """Compile the modules of ``table``; the libraries, named by their modules."""
+def _mypyc(table, directory: Path) -> list[Path]:
+    """Compile the modules of ``table`` in ``directory``; the libraries, named by their modules."""
     from mypyc.build import mypycify  # noqa: PLC0415 - it may not be there
 
-    directory = Path(tempfile.mkdtemp(prefix="qbus-mypyc-"))
     extensions = mypycify(
         # Types are checked elsewhere, where all that is imported is installed.
         ["--config-file=", "--ignore-missing-imports", *map(table.source_of, table.MODULES)],

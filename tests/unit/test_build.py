@@ -1,0 +1,146 @@
+"""The build: what setup.py compiles and leaves behind, and how often ``make`` has it compile."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MyPyC = Callable[[Any, Path], list[Path]]
+Compilation = Callable[[MyPyC], tuple[list[str], list[str]]]
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files go."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    return scratch
+
+
+class Command:
+    """A command of setuptools that does nothing: it is only there where packages are built."""
+
+    inplace = False
+
+    def __init__(self, build_lib: Path) -> None:
+        self.build_lib = str(build_lib)
+        self.warnings: list[str] = []
+
+    def run(self) -> None:
+        """Do nothing."""
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+@pytest.fixture
+def compilation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compilation:
+    """Compiles with another mypyc; the names of what came of it, and what was warned of."""
+
+    def nothing(*_: object, **__: object) -> list[object]:
+        return []
+
+    tools = {"Distribution": object, "Extension": nothing, "find_packages": nothing}
+    monkeypatch.setitem(sys.modules, "setuptools", SimpleNamespace(**tools, setup=nothing))
+    monkeypatch.setitem(sys.modules, "setuptools.command", SimpleNamespace())
+    for name in ("bdist_wheel", "build_ext", "build_py"):
+        module = SimpleNamespace(**{name: Command})
+        monkeypatch.setitem(sys.modules, f"setuptools.command.{name}", module)
+    monkeypatch.chdir(ROOT)
+    spec = spec_from_file_location("qbus_setup", ROOT / "setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    setup: Any = module_from_spec(spec)
+    spec.loader.exec_module(setup)
+
+    def compile_with(mypyc: MyPyC) -> tuple[list[str], list[str]]:
+        monkeypatch.setattr(setup, "_mypyc", mypyc)
+        command = setup.Compile(tmp_path / "lib")
+        command.run()
+        compiled = tmp_path / "lib" / "qbus" / "_compiled"
+        return [path.name for path in compiled.glob("*")], command.warnings
+
+    return compile_with
+
+
+def test_what_was_compiled_is_taken_and_nothing_else_is_left(
+    compilation: Compilation, scratch: Path
+) -> None:
+    def mypyc(_: Any, directory: Path) -> list[Path]:
+        assert directory.parent == scratch
+        (directory / "c").mkdir()
+        (directory / "c" / "source.c").touch()
+        (directory / "one.so").touch()
+        return [directory / "one.so"]
+
+    assert compilation(mypyc) == (["one.so"], [])
+    assert [*scratch.iterdir()] == []
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no compiler"), SystemExit(1)])
+def test_what_cannot_be_compiled_runs_as_python_and_leaves_nothing(
+    compilation: Compilation, scratch: Path, error: BaseException
+) -> None:
+    def mypyc(_: Any, directory: Path) -> list[Path]:
+        (directory / "half.c").touch()
+        raise error
+
+    warning = f"the broker's hot modules are not compiled: {error}"
+    assert compilation(mypyc) == ([], [warning])
+    assert [*scratch.iterdir()] == []
+
+
+def test_a_build_that_is_interrupted_leaves_nothing(
+    compilation: Compilation, scratch: Path
+) -> None:
+    def mypyc(_: Any, directory: Path) -> list[Path]:
+        (directory / "half.c").touch()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compilation(mypyc)
+    assert [*scratch.iterdir()] == []
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_make_compile_compiles_once(tmp_path: Path) -> None:
+    """Whether what the installation depends on has changed, which compiles by itself, or not."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    done = tmp_path / "done"
+    for name, says in ((".ci/venv", "install"), (".venv/bin/python", "compile")):
+        script = tmp_path / name
+        script.parent.mkdir(parents=True)
+        script.write_text(f"#!/bin/sh\necho {says} >> {done}\n")
+        script.chmod(0o755)
+    for name in ("setup.cfg", "pyproject.toml", "setup.py"):
+        (tmp_path / name).touch()
+
+    def made() -> list[str]:
+        done.unlink(missing_ok=True)
+        environment = {"PATH": os.environ["PATH"]}  # and nothing of a make that runs the tests
+        subprocess.run(
+            ["make", "compile"],
+            cwd=tmp_path,
+            env=environment,
+            check=True,
+            timeout=60,
+        )
+        return done.read_text().split()
+
+    assert made() == ["install"]
+    assert made() == ["compile"]
+    an_hour_ago = time.time() - 3600
+    os.utime(tmp_path / ".venv" / ".run-ready", (an_hour_ago, an_hour_ago))  # setup.py is newer
+    assert made() == ["install"]
+    assert made() == ["compile"]
