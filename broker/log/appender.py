@@ -26,15 +26,10 @@ from qbus.records.plain import plain_header
 from .config import LogConfig
 from .flusher import LogFlusher
 from .health import Corruption
-from .producers import (
-    RetainedBatch,
-    StoredPart,
-    Verification,
-    encode_snapshot,
-    take_marker,
-)
+from .producers import RetainedBatch, StoredPart, Verification, take_marker
 from .scan import BadBatch
 from .segment import MAX_RELATIVE_OFFSET, LogSegment, mark_jump
+from .snapshots import encode_snapshot
 from .state import LogState
 
 _NO_TIMESTAMP: Final = -1

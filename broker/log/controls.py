@@ -35,9 +35,9 @@ from qbus.records.control import (
 from .files import Files
 from .indexes import Boundary
 from .names import CONTROL_SNAPSHOT_SUFFIX
-from .producers import BadSnapshot, SnapshotFiles
 from .scan import BadBatch, PlacedBatch, scan
 from .segment import LogSegment
+from .snapshots import BadSnapshot, SnapshotFiles
 
 _logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ import logging
 
 from .checkpoints import LEADER_EPOCHS, encode_epochs
 from .files import NO_DESCRIPTOR, PASSING, write_atomically
-from .producers import encode_snapshot
 from .segment import LogSegment
+from .snapshots import encode_snapshot
 from .state import LogState
 
 _logger = logging.getLogger(__name__)

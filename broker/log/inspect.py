@@ -25,8 +25,9 @@ from .names import (
     numbered,
     parse_numbered,
 )
-from .producers import SnapshotEntry, decode_snapshot
+from .producers import SnapshotEntry
 from .recovery import next_batch
+from .snapshots import decode_snapshot
 from .transactions import AbortedTransaction, read_aborted
 
 Entry = TypeVar("Entry")

@@ -16,11 +16,12 @@ from .epochs import EpochStart, LeaderEpochCache
 from .file_cache import FileCache
 from .files import PASSING, Files, read_file
 from .health import Corruption
-from .producers import ProducerState, SnapshotFiles, take_marker
+from .producers import ProducerState, take_marker
 from .recovery import Recovery, find_end, find_segments, name_anew, remove_segments
 from .replacing import complete_replacements
 from .scan import BadBatch
 from .segment import LogSegment
+from .snapshots import SnapshotFiles
 from .transactions import AbortedTransactions
 
 _logger = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from .file_cache import FileCache
 from .files import PASSING, Files
 from .health import Corruption, DirectoryHealth
 from .opening import OpenedLog
-from .producers import SnapshotFiles
 from .segment import LogSegment
+from .snapshots import SnapshotFiles
 from .trash import Trash
 
 _logger = logging.getLogger(__name__)

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbus.broker.log import OsFiles
-from qbus.broker.log.producers import (
+from qbus.broker.log.producers import ProducerState, RetainedBatch
+from qbus.broker.log.snapshots import (
     BadSnapshot,
-    ProducerState,
-    RetainedBatch,
     SnapshotFiles,
     decode_snapshot,
     encode_snapshot,
