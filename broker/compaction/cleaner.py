@@ -18,7 +18,8 @@ from qbus.service.token_bucket import TokenBucket
 
 from ..log import Log, LogManager, TopicPartition
 from ..log.scan import BadBatch
-from ..partition.partition import Partition, PartitionListener
+from ..partition.events import PartitionListener
+from ..partition.partition import Partition
 from .cleaning import Buffers, CleaningAbandonedError, CleaningResult, clean
 from .plan import Dirt, find_dirt
 
@@ -70,7 +71,7 @@ class CleanerStatistics:
         self.last = result
 
 
-class LogCleaner(PartitionListener):
+class LogCleaner(PartitionListener[Partition]):
     """The compaction of all logs whose ``cleanup.policy`` has ``compact``.
 
     It hears of partitions in the event loop. ``statistics`` and ``troubles`` are for any thread.

@@ -11,7 +11,8 @@ from qbus.records import Compression, read_header
 
 from ..log import Verification
 from ..partition.background_tasks import BackgroundTasks
-from ..partition.partition import Partition, PartitionListener
+from ..partition.events import PartitionListener
+from ..partition.partition import Partition
 from .dead_lettering import DeadLetterTopics
 from .delayed_partition import DelayedPartition, Lateness
 from .fold import DelayFold
@@ -25,7 +26,7 @@ _log = logging.getLogger(__name__)
 _JUMP_S: Final = 1.0
 
 
-class DelayService(PartitionListener):
+class DelayService(PartitionListener[Partition]):
     """Delivers the delayed records of all partitions that this broker leads."""
 
     def __init__(

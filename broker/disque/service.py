@@ -25,7 +25,8 @@ from ..metadata.image import (
     TopicConfigChanged,
     TopicDeleted,
 )
-from ..partition.partition import Partition, PartitionListener
+from ..partition.events import PartitionListener
+from ..partition.partition import Partition
 from ..queues import GroupSettings
 from .adding import Adder, Delays
 from .authentication import Authentication, Note, Users, tell_nobody
@@ -152,7 +153,7 @@ class World:
     note: Note = tell_nobody
 
 
-class DisqueService(PartitionListener):
+class DisqueService(PartitionListener[Partition]):
     """What the commands of all clients work on."""
 
     def __init__(

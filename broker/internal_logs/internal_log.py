@@ -17,7 +17,8 @@ from qbus.errors import ApiError, ErrorCode
 from ..controller import NewTopic, TopicPlan
 from ..metadata.image import BrokerInfo, Topic
 from ..partition.background_tasks import BackgroundTasks
-from ..partition.partition import Partition, PartitionListener
+from ..partition.events import PartitionListener
+from ..partition.partition import Partition
 from .machine import M, Operation
 from .shard import Check, LogCounts, Shard
 from .topic import InternalTopic, partition_for
@@ -66,7 +67,7 @@ class LogParts(NamedTuple):
     tasks: BackgroundTasks
 
 
-class InternalLog(PartitionListener, Generic[M]):
+class InternalLog(PartitionListener[Partition], Generic[M]):
     """The shards of one internal topic that this broker leads.
 
     ``on_loaded`` and ``on_unloaded`` are called when a shard can be asked, and when it cannot any

@@ -19,7 +19,8 @@ from qbus.service.token_bucket import TokenBucket
 
 from ..log import DataDirectory, LogManager, TopicPartition
 from ..log.moving import LogMove, MoveEndedError
-from .partition import Partition, PartitionListener
+from .events import PartitionListener
+from .partition import Partition
 from .registry import PartitionRegistry
 
 _log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class _Pace:
             return self._bucket.wait(rate, self._clock.monotonic())
 
 
-class LogDirMoves(PartitionListener):
+class LogDirMoves(PartitionListener[Partition]):
     """The moves that are under way."""
 
     def __init__(

@@ -13,24 +13,26 @@ for each log, and report back to the loop.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import Final, Protocol
-
-from mypy_extensions import mypyc_attr
+from functools import partial
+from typing import Final
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata.znodes import NO_LEADER
 from qbus.names import INTERNAL_TOPICS
 from qbus.records.control import Marker
 
-from ..log import AppendInfo, EpochEnd, Log, Provenance, Verification
+from ..log import AppendInfo, EpochEnd, Log, Producer, Provenance, Verification
 from ..metadata.image import PartitionInfo
 from ..metadata.partition_states import Policy, policy
+from .events import PartitionEvents
 from .flusher import FlushThreads
 from .followers import Followers
+from .left_open import LeftOpen
 from .purgatory import Acknowledgements, AckWaiter, ReplicaWatcher, Watcher
+from .truncation import LogStorage, Truncation
+from .visibility import Visibility
 
 _log = logging.getLogger(__name__)
 
@@ -38,8 +40,6 @@ ACKS_ALL: Final = -1
 NO_EPOCH: Final = -1
 
 _FIRST_WITH_NEW_EPOCHS: Final = 2  # of versions of transactions: a new epoch after each (KIP-890)
-
-_SIZES: Final = 1024  # appends above the high watermark tracked one by one; later ones are merged
 
 # To a client a refusal says that nothing was written; this one says "perhaps".
 _PERHAPS_WRITTEN: Final = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -66,86 +66,6 @@ class StoreSession:
         self.is_suspended = False
 
 
-class LogStorage(Protocol):
-    """Removes records at the end of logs; waits for disks, so it is for threads."""
-
-    def truncate(self, topic: str, partition: int, offset: int) -> int:
-        """Cut a log back to ``offset``, and return where it ends then."""
-
-    def restart_at(self, topic: str, partition: int, offset: int) -> None:
-        """Drop all that a log has, and let it go on with ``offset``."""
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class PartitionListener:
-    """What a service does as partitions come, go and grow: override what concerns it.
-
-    Delayed records, queues, compaction and tiers hear here of the partitions that they work on.
-    :meth:`PartitionEvents.subscribe` calls only the methods that a subclass overrides, so an
-    append costs nothing for listeners that do not follow appends.
-    """
-
-    def opened(self, partition: "Partition") -> None:
-        """The broker holds the partition from now on; it has no role yet."""
-
-    def leading(self, partition: "Partition", leader_epoch: int) -> None:
-        """The broker leads the partition since ``leader_epoch``.
-
-        Comes again, without ``stepping_down``, when the broker is elected again in a later epoch.
-        """
-
-    def stepping_down(self, partition: "Partition", code: ErrorCode) -> None:
-        """The broker stops leading: waiting and later requests get ``code``.
-
-        ``is_leader`` is still true during the call. A failed disk causes it without ``closed``.
-        A suspected partition (see :mod:`.leadership_lease`) causes no event.
-        """
-
-    def closed(self, partition: "Partition") -> None:
-        """The broker does not hold the partition any more."""
-
-    def appended(self, partition: "Partition", end_offset: int, size: int) -> None:
-        """The leader appended ``size`` bytes; the log ends at ``end_offset``."""
-
-    def high_watermark_moved(self, partition: "Partition", offset: int) -> None:
-        """Everything below ``offset`` is acknowledged and visible."""
-
-    def transaction_ended(
-        self, partition: "Partition", producer_id: int, epoch: int, committed: bool
-    ) -> None:
-        """The leader appended the marker that ends a producer's transaction."""
-
-
-EVENTS: Final = (
-    "appended",
-    "closed",
-    "high_watermark_moved",
-    "leading",
-    "opened",
-    "stepping_down",
-    "transaction_ended",
-)
-
-
-class PartitionEvents:
-    """The listeners of all partitions of a broker, by event."""
-
-    def __init__(self) -> None:
-        self.opened: list[Callable[[Partition], None]] = []
-        self.leading: list[Callable[[Partition, int], None]] = []
-        self.stepping_down: list[Callable[[Partition, ErrorCode], None]] = []
-        self.closed: list[Callable[[Partition], None]] = []
-        self.appended: list[Callable[[Partition, int, int], None]] = []
-        self.high_watermark_moved: list[Callable[[Partition, int], None]] = []
-        self.transaction_ended: list[Callable[[Partition, int, int, bool], None]] = []
-
-    def subscribe(self, listener: PartitionListener) -> None:
-        """Have ``listener`` hear of every partition from now on."""
-        for event in EVENTS:
-            if getattr(type(listener), event) is not getattr(PartitionListener, event):
-                getattr(self, event).append(getattr(listener, event))
-
-
 class Partition:
     """One replica of a partition.
 
@@ -159,23 +79,18 @@ class Partition:
 
     __slots__ = (
         "_acks",
-        "_committed_end",
-        "_committed_for",
         "_events",
         "_flusher",
         "_flushing",
         "_is_held",
         "_is_mirror",
-        "_mirrored_open",
+        "_left_open",
         "_refuses",
         "_session",
-        "_sizes",
         "_storage",
         "_target_count",
-        "_truncating",
-        "_unstable_bytes",
-        "_visible_end",
-        "_visible_for",
+        "_truncation",
+        "_visibility",
         "bytes_in",
         "bytes_out",
         "committed_watchers",
@@ -205,7 +120,7 @@ class Partition:
         flusher: FlushThreads,
         storage: LogStorage,
         session: StoreSession,
-        events: PartitionEvents,
+        events: "PartitionEvents[Partition]",
     ) -> None:
         self.topic = topic
         self.index = index
@@ -221,8 +136,9 @@ class Partition:
         self.followers: Followers | None = None
         self.on_stable: Callable[[], None] | None = None
         # Who waits
-        self.watchers: dict[Watcher, None] = {}
-        self.committed_watchers: dict[Watcher, None] = {}  # of the last stable offset
+        self._visibility = Visibility(log)
+        self.watchers: dict[Watcher, None] = self._visibility.watchers
+        self.committed_watchers: dict[Watcher, None] = self._visibility.committed_watchers
         self.replica_watchers: dict[ReplicaWatcher, None] = {}
         self.start_waiters: set[asyncio.Event] = set()
         # What was counted
@@ -235,18 +151,12 @@ class Partition:
         self._is_held = False  # nothing is appended, so that the log can be closed
         self._refuses = self._refusal  # what clients' records are refused with
         self._storage = storage
-        self._truncating: asyncio.Future[object] | None = None
+        self._truncation = Truncation()
         self._session = session
         self._events = events
         self._acks = Acknowledgements()
-        self._sizes: deque[tuple[int, int]] = deque()  # end offset and bytes of each append
-        self._visible_for = -1  # the high watermark for which the next is right
-        self._visible_end = 0
-        self._committed_for = -1  # the last stable offset, likewise
-        self._committed_end = 0
-        self._unstable_bytes = 0  # that became visible since the last stable offset moved
         self._is_mirror = bool(log.config.qbus_mirror_source)
-        self._mirrored_open: dict[int, int] = {}  # first offsets, by producer id, when it ended
+        self._left_open = LeftOpen()
         log.advance_stable(self.high_watermark)
         self._target_count = 1  # replicas that it is to have, once no reassignment is under way
 
@@ -306,13 +216,7 @@ class Partition:
     @property
     def visible_end(self) -> int:
         """Where the log ends as far as consumers are told: not behind hidden batches."""
-        high_watermark = self.high_watermark
-        if not self.log.has_hidden:
-            return high_watermark
-        if self._visible_for != high_watermark:
-            self._visible_end = self.log.visible_end(high_watermark)
-            self._visible_for = high_watermark
-        return max(self._visible_end, self.log.log_start_offset)
+        return self._visibility.visible_end(self.high_watermark)
 
     @property
     def last_stable_offset(self) -> int:
@@ -320,24 +224,12 @@ class Partition:
 
         At most the high watermark; it goes back only together with that.
         """
-        high_watermark, log = self.high_watermark, self.log
-        if not log.has_transactions:
-            return high_watermark
-        return max(log.first_unstable(high_watermark), log.log_start_offset)
+        return self._visibility.last_stable_offset(self.high_watermark)
 
     @property
     def committed_end(self) -> int:
         """Where the log ends for consumers of committed records: as :attr:`visible_end`."""
-        log = self.log
-        if not log.has_transactions:
-            return self.visible_end
-        stable = self.last_stable_offset
-        if not log.has_hidden:
-            return stable
-        if self._committed_for != stable:
-            self._committed_end = log.visible_end(stable)
-            self._committed_for = stable
-        return max(self._committed_end, log.log_start_offset)
+        return self._visibility.committed_end(self.high_watermark)
 
     def check(self, leader_epoch: int = NO_EPOCH) -> ErrorCode:
         """What a client gets that takes this broker for the leader in ``leader_epoch``.
@@ -383,7 +275,7 @@ class Partition:
             self.followers.learned(info.state(), info.version)
         else:
             self._begin_to_lead(info, now)
-        self._abort_mirrored()
+        self._abort_left_open()
         self.advance()
 
     def follow(self, leader: int, leader_epoch: int) -> None:
@@ -414,18 +306,8 @@ class Partition:
         """Serve again as the leader, if it is led here."""
         if self.followers is not None and self.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self.error = ErrorCode.NONE
-            self._abort_mirrored()
+            self._abort_left_open()
             self._wake_all()
-
-    def may_be_deposed(self, asked_since: float) -> bool:
-        """Whether others may lead it by now: some could, and none has fetched since then."""
-        if self.followers is None:
-            return False
-        state = self.followers.state
-        could_lead = {*state.isr, *state.elr} - {self.leader_id}
-        return bool(could_lead) and all(
-            watcher.asked_at < asked_since for watcher in self.replica_watchers
-        )
 
     def configure(self, *, durable: bool, min_insync_replicas: int) -> None:
         """Apply changed settings; the log has its own."""
@@ -435,36 +317,21 @@ class Partition:
             self.followers.wanted = self._policy(self._target_count)
         was_mirror, self._is_mirror = self._is_mirror, bool(self.log.config.qbus_mirror_source)
         if was_mirror is not self._is_mirror:
-            self._mirrored_open = self.log.producers.open_transactions if was_mirror else {}
-            self._abort_mirrored()
+            if was_mirror:
+                self._left_open.remember(self.log.producers)
+            else:
+                self._left_open.forget()
+            self._abort_left_open()
         self._catch_up_with_log()
 
-    def _abort_mirrored(self) -> None:
-        """End the transactions that came from the source: their markers never will.
+    def _abort_left_open(self) -> None:
+        if self._left_open and self.followers is not None and not self.error:
+            self._left_open.abort(self.log.producers, self._abort, str(self))
 
-        The leader does, at once or as soon as it can; whoever leads later has them in mind, too.
-        """
-        mirrored = self._mirrored_open
-        if not mirrored or self.followers is None or self.error:
-            return
-        for producer in self.log.producers:
-            start = mirrored.pop(producer.producer_id, -1)
-            if start < 0 or start != producer.transaction_start:
-                continue
-            coordinator_epoch = max(producer.coordinator_epoch, 0)
-            try:
-                self.end_transaction(
-                    producer.producer_id, producer.epoch, coordinator_epoch, committed=False
-                )
-            except ApiError as error:
-                mirrored[producer.producer_id] = start
-                _log.warning(
-                    "%s: the transaction of producer %d, which its source left open, cannot be"
-                    " aborted yet: %s",
-                    self,
-                    producer.producer_id,
-                    error,
-                )
+    def _abort(self, producer: Producer, coordinator_epoch: int) -> None:
+        self.end_transaction(
+            producer.producer_id, producer.epoch, coordinator_epoch, committed=False
+        )
 
     def _begin_to_lead(self, info: PartitionInfo, now: float) -> None:
         end = self.log.log_end_offset
@@ -791,32 +658,25 @@ class Partition:
     @property
     def is_truncating(self) -> bool:
         """Whether a truncation is under way."""
-        return self._truncating is not None
+        return self._truncation.is_under_way
 
     async def truncated(self) -> None:
         """Wait until no truncation is under way: only then it may be led here."""
-        while self._truncating is not None:
-            await asyncio.wait([self._truncating])
+        await self._truncation.over()
 
     async def _truncate(self, cut: Callable[[str, int, int], object], offset: int) -> None:
         await self.truncated()
         if self.is_leader:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is led here")
-        loop = asyncio.get_running_loop()
-        truncating = loop.run_in_executor(None, cut, self.topic, self.index, offset)
-        self._truncating = truncating
-        truncating.add_done_callback(self._after_truncation)
-        await asyncio.wait([truncating])  # the thread goes on, whoever is cancelled
-        truncating.result()
+        await self._truncation.run(
+            partial(cut, self.topic, self.index, offset), self._after_truncation
+        )
 
-    def _after_truncation(self, _: asyncio.Future[object]) -> None:
-        self._truncating = None
-        self._sizes.clear()
+    def _after_truncation(self) -> None:
         log = self.log
         kept = min(self.high_watermark, log.log_end_offset)
         self.high_watermark = max(kept, log.log_start_offset)
-        self._visible_for = self._committed_for = -1
-        self._unstable_bytes = 0
+        self._visibility.forget()
         log.advance_stable(self.high_watermark)
 
     # Stable storage and the high watermark
@@ -829,17 +689,11 @@ class Partition:
 
     def wake(self) -> None:
         """Have readers that wait look again."""
-        for watcher in self.watchers:
-            watcher.advanced(0)
-        for watcher in self.committed_watchers:
-            watcher.advanced(0)
+        self._visibility.wake()
 
     def _written(self, end: int, size: int) -> None:
         """Go on after records up to ``end``, of ``size`` bytes, came into the log."""
-        sizes = self._sizes
-        if len(sizes) >= _SIZES:
-            size += sizes.pop()[1]
-        sizes.append((end, size))
+        self._visibility.written(end, size)
         if self.durable:
             self.flush()
         else:
@@ -878,34 +732,17 @@ class Partition:
 
     def _reach(self, offset: int) -> None:
         """Let the high watermark be ``offset``: acknowledge, and let readers see."""
-        visible_before = self.visible_end if self.watchers else 0
-        committed_before = self.committed_end if self.committed_watchers else 0
-        log = self.log
+        log, visibility = self.log, self._visibility
+        seen = visibility.watched_ends(self.high_watermark)
         if log.has_transactions:  # first: from the next step on readers may ask what is stable
             log.advance_stable(offset)
         self.high_watermark = offset
         self._acks.advance(offset)
-        size = 0
-        sizes = self._sizes
-        while sizes and sizes[0][0] <= offset:
-            size += sizes.popleft()[1]
-        if self.watchers:
-            self._tell_watchers(size, is_visible=self.visible_end > visible_before)
-        if log.has_transactions:
-            size = self._unstable_bytes = self._unstable_bytes + size
-        if self.committed_watchers and self.committed_end > committed_before:
-            self._unstable_bytes = 0
-            for watcher in self.committed_watchers:
-                watcher.advanced(size)
+        visibility.moved(self.high_watermark, seen)
         for replica in self.replica_watchers:
             replica.changed(at_once=False)
         for moved in self._events.high_watermark_moved:
             moved(self, offset)
-
-    def _tell_watchers(self, size: int, *, is_visible: bool) -> None:
-        for watcher in self.watchers:
-            if is_visible or watcher.sees_hidden:
-                watcher.advanced(size)
 
     def _wake_all(self) -> None:
         self.wake()

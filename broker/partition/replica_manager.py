@@ -15,6 +15,7 @@ from ..log import Log, LogManager
 from ..metrics import Metrics
 from .background_tasks import BackgroundTasks
 from .disqualification import Disqualification
+from .events import PartitionEvents
 from .flusher import FlushThreads
 from .isr_changes import FollowerSessions, IsrChanges
 from .leader_throttle import LeaderThrottle
@@ -23,7 +24,7 @@ from .log_dir_moves import LogDirMoves
 from .maintenance import SLOW_TICK_S, TICK_S, LogMaintenance
 from .metadata import Metadata
 from .metrics import register_metrics
-from .partition import NO_EPOCH, Partition, PartitionEvents, StoreSession
+from .partition import NO_EPOCH, Partition, StoreSession
 from .purgatory import Purgatory
 from .registry import NOTHING, PartitionRegistry
 from .roles import Replicator, Roles
@@ -58,7 +59,7 @@ class ReplicaManager(Generic[S]):
         """``make_sessions`` is given where partitions are found, and which brokers live."""
         loop, node_id = asyncio.get_running_loop(), config.node_id
         self.fetch_max_bytes = config.fetch_max_bytes
-        self.events = PartitionEvents()
+        self.events: PartitionEvents[Partition] = PartitionEvents()
         self.tasks = BackgroundTasks()
         self.purgatory = Purgatory(loop)
         self.readers = ThreadPoolExecutor(_READERS, "qbus-read")

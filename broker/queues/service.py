@@ -13,7 +13,8 @@ from qbus.records.control import Change, ChangeKind
 
 from ..delay.log_throttle import LogThrottle
 from ..partition.background_tasks import BackgroundTasks
-from ..partition.partition import Partition, PartitionListener
+from ..partition.events import PartitionListener
+from ..partition.partition import Partition
 from ..turn_end import at_end
 from .batches import BatchCache, LogBatches
 from .dead_lettering import DeadLetterTopics
@@ -243,7 +244,7 @@ class LedQueues:
         self.batches.clear()
 
 
-class QueueService(PartitionListener):
+class QueueService(PartitionListener[Partition]):
     """The queues of all partitions that this broker leads, by partition and share group."""
 
     def __init__(

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from qbus.broker.metadata.image import BrokerConfigChanged, PartitionInfo
-from qbus.broker.partition.partition import Partition, PartitionListener
+from qbus.broker.partition.events import PartitionListener
+from qbus.broker.partition.partition import Partition
 from qbus.errors import ApiError, ErrorCode
 from tests.support.data_plane import NODE, DataPlane
 from tests.support.logs import batch, transactional
@@ -322,7 +323,7 @@ async def test_metrics_say_what_is_open_and_what_waits_for_it(plane: DataPlane) 
     assert (read["partition_transactions"](), read["unstable_records_max"]()) == (0, 0)
 
 
-class Comings(PartitionListener):
+class Comings(PartitionListener[Partition]):
     """Follows which partitions are here."""
 
     def __init__(self) -> None:

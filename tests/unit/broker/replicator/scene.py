@@ -6,8 +6,9 @@ from pathlib import Path
 from qbus.broker.log import Log, LogConfig, LogManager
 from qbus.broker.metadata.image import BrokerInfo, PartitionInfo, Topic
 from qbus.broker.metrics import Metrics
+from qbus.broker.partition.events import PartitionEvents
 from qbus.broker.partition.flusher import FlushThreads
-from qbus.broker.partition.partition import Partition, PartitionEvents, StoreSession
+from qbus.broker.partition.partition import Partition, StoreSession
 from qbus.broker.replicator.fetchers import ReplicaFetchers
 from qbus.clock import SystemClock
 from qbus.config import BrokerConfig, TopicConfig
