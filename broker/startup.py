@@ -2,16 +2,13 @@
 
 import asyncio
 import logging
-import platform
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from qbus._version import __version__
 from qbus.clock import Clock
 from qbus.config import Address, BrokerConfig, ListenerInfo, TopicConfig
 from qbus.metadata import MetadataStore, SessionState, StoreError
@@ -20,13 +17,11 @@ from qbus.wire import ApiKey
 
 from .audit import AuditLog
 from .authentication import Authentication, Outcome, start_authentication
-from .authentication import register_metrics as register_authentication_metrics
 from .authorization import AccessControl
 from .authorization.setup import open_access
 from .boot import current_boot, identity, lost_memory, remember_boot
 from .broker import Broker
 from .compaction.cleaner import LogCleaner
-from .compaction.metrics import register_metrics as register_compaction_metrics
 from .compaction.remembering import CompactedTopics
 from .consumer_group import ConsumerGroups
 from .controller import (
@@ -34,7 +29,6 @@ from .controller import (
     FailureDetector,
     ensure_cluster_id,
     expire_previous_registration,
-    leaderless_partitions,
     raise_broker_epoch,
     register_broker,
     resign,
@@ -43,14 +37,11 @@ from .controller import (
 from .controller.configs import FORMER_MIRROR_SOURCE
 from .dead_letters import DeadLetters
 from .delay import DelayService
-from .delay.metrics import register_metrics as register_delay_metrics
 from .full_disks import FullDisks
 from .group import GroupCoordinator
-from .group.metrics import GroupLag
 from .group.offset_log import OffsetLog, offsets_topic
 from .group.offset_machine import OffsetsMachine
 from .internal_logs import InternalLog, LogParts
-from .internal_logs import register_metrics as register_internal_log_metrics
 from .kafka.queue_leaders import QueueLeaders
 from .kafka.replica_sessions import ReplicaSessions
 from .kafka.share_requests import GroupQueues
@@ -62,19 +53,16 @@ from .metadata.cache import MetadataCache
 from .metadata.image import Event, Topic
 from .metadata.store import metadata_store
 from .metrics import Metrics
-from .partition.background_tasks import BackgroundTasks
 from .partition.registry import is_durable, log_config
 from .partition.replica_manager import ReplicaManager
 from .partition_fold import PartitionFold
 from .producer_ids import ProducerIds
 from .queues import QueueService
-from .queues.metrics import register_metrics as register_queue_metrics
-from .quotas.metrics import register_metrics as register_quota_metrics
 from .quotas.service import follow_quotas
+from .registered_metrics import register_metrics
 from .replicator.lazy_fetchers import LazyFetchers
 from .share import ShareCoordinator
 from .transaction import TransactionCoordinator
-from .transaction import register_metrics as register_transaction_metrics
 from .workers.worker import Worker
 
 if TYPE_CHECKING:
@@ -321,7 +309,7 @@ def _complete(
     CompactedTopics(broker.cleaner, broker.metadata, broker.controller).register(
         broker.replicas.tasks
     )
-    _register_metrics(broker, detector)
+    register_metrics(broker, detector)
 
     async def look_after_storage() -> None:
         await broker.groups.look_after_storage(is_controller=broker.controller.is_active)
@@ -559,6 +547,10 @@ def _open_logs(
             settings = metadata.topic_config(topic)
         return log_config(settings, config)
 
+    def topic_id_of(name: str) -> bytes | None:
+        topic = metadata.topics.get(name)
+        return None if topic is None else topic.id
+
     return LogManager.open(
         config.log_dirs,
         config_of,
@@ -566,138 +558,5 @@ def _open_logs(
         node_id=config.node_id,
         cluster_id=cluster_id,
         make_fold=PartitionFold,
-    )
-
-
-# Metrics
-
-
-def _register_metrics(broker: Broker, detector: FailureDetector) -> None:
-    metrics, store = broker.metrics, broker.store
-    _register_build(metrics)
-    register_authentication_metrics(metrics, broker.authentication)
-    _register_group_metrics(metrics, broker.groups, broker.replicas)
-    _register_cluster_metrics(metrics, store, broker.metadata, broker.controller, detector)
-    tasks = broker.replicas.tasks
-    register_compaction_metrics(metrics, broker.cleaner)
-    _register_record_metrics(metrics, broker.delays, broker.queues, tasks, broker.clock)
-    _register_share_metrics(metrics, broker.shares, broker.share_sessions)
-    register_transaction_metrics(metrics, broker.transactions)
-    register_quota_metrics(metrics, broker.quotas, broker.connection_rates, perf_counter)
-    register_internal_log_metrics(metrics, [broker.transactions.log, *broker.groups.logs])
-    broker.telemetry.register(metrics)
-    _register_access_metrics(metrics, broker.access, broker.metadata)
-
-
-def _register_build(metrics: Metrics) -> None:
-    def read() -> Iterable[tuple[Sequence[str], float]]:
-        from qbus.records import CODEC  # noqa: PLC0415 - only where metrics are served
-
-        return [((__version__, platform.python_version(), CODEC), 1)]
-
-    metrics.gauges_by(
-        ["version", "python", "codec"], "build_info", "1, by the versions that run here.", read
-    )
-
-
-def _register_group_metrics(
-    metrics: Metrics, groups: GroupCoordinator, replicas: ReplicaManager[ReplicaSessions]
-) -> None:
-    def end_offset(topic: str, index: int) -> int | None:
-        partition = replicas.get_partition(topic, index)
-        return None if partition is None else partition.visible_end
-
-    gauge, counter = metrics.gauge, metrics.counter
-    gauge("groups", "Number of consumer groups in memory.", lambda: groups.states().total())
-    counter("group_rebalances", "Number of completed rebalances.", lambda: groups.rebalances)
-    counter("offset_commits", "Number of offsets committed.", lambda: groups.commits)
-    counter("offsets_expired", "Number of offsets expired.", lambda: groups.expired_offsets)
-    gauge(
-        "group_transactions",
-        "Number of open transactions that have brought offsets to groups.",
-        lambda: groups.transactions,
-    )
-    metrics.gauges_by(
-        ["storage"],
-        "offsets_storage",
-        "1 for where committed offsets are kept: zookeeper (the metadata store), log, or returning "
-        "(on the way from the log to the metadata store).",
-        lambda: [((groups.storage.value,), 1)],
-    )
-    GroupLag(groups, end_offset).register(metrics)
-
-
-def _register_record_metrics(
-    metrics: Metrics,
-    delays: DelayService,
-    queues: QueueService,
-    tasks: BackgroundTasks,
-    clock: Clock,
-) -> None:
-    register_delay_metrics(metrics, delays, clock)
-    register_queue_metrics(metrics, queues, tasks)
-
-
-def _register_share_metrics(
-    metrics: Metrics, shares: ShareCoordinator, sessions: ShareSessions
-) -> None:
-    gauge = metrics.gauge
-    gauge("share_groups", "Number of share groups in memory.", lambda: shares.states().total())
-    gauge("share_group_members", "Number of members of share groups.", lambda: shares.members)
-    gauge("share_sessions", "Number of members that fetch from here.", lambda: len(sessions))
-
-
-def _register_access_metrics(
-    metrics: Metrics, access: AccessControl, metadata: MetadataCache
-) -> None:
-    metrics.counter(
-        "authorizations_denied",
-        "Number of times that a client asked for something it may not do.",
-        lambda: access.denied,
-    )
-    metrics.gauge("acls", "Number of access rules (ACLs).", lambda: len(metadata.acls))
-    audit = access.audit
-    metrics.counter(
-        "audit_events_dropped",
-        "Number of events lost to the audit log: its queue or its disk was full.",
-        lambda: 0 if audit is None else audit.dropped,
-    )
-
-
-def _register_cluster_metrics(
-    metrics: Metrics,
-    store: MetadataStore,
-    metadata: MetadataCache,
-    controller: Controller,
-    detector: FailureDetector,
-) -> None:
-    metrics.gauge(
-        "metadata_store_connected",
-        "1 if the session with the metadata store is connected, else 0.",
-        lambda: store.state is SessionState.CONNECTED,
-    )
-    metrics.timing(
-        "metadata_store_seconds",
-        "Duration of requests to the metadata store, in seconds.",
-        store.timings,
-    )
-    metrics.gauge(
-        "active_controller",
-        "1 if this broker is the controller, else 0.",
-        lambda: controller.is_active,
-    )
-    metrics.counter(
-        "partition_state_changes",
-        "Number of changes of leaders and in-sync replicas that this broker wrote as controller.",
-        lambda: controller.elections,
-    )
-    metrics.counter(
-        "brokers_found_dead",
-        "Number of dead brokers detected before their sessions ended.",
-        lambda: detector.noticed,
-    )
-    metrics.gauge(
-        "leaderless_partitions",
-        "Number of partitions without a live leader.",
-        lambda: leaderless_partitions(metadata),
+        topic_id_of=topic_id_of,
     )

@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
@@ -34,15 +34,21 @@ from .moving import MOVE_METADATA, LogMove, read_move
 from .names import (
     DELETED_DIRECTORY_SUFFIX,
     FUTURE_DIRECTORY_SUFFIX,
+    LOG_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
     TopicPartition,
     parse_partition,
 )
+from .namesakes import FoundLog
 from .properties import MetaProperties, check_owner
 from .state import SharedState
 from .trash import remove_path
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+ReadHighWatermarks = Callable[[], Iterable[tuple[Log, int]]]
+"""Gives logs and up to where they are acknowledged, as of now."""
 
 
 # The same work on many things at a time, because each waits for a disk.
@@ -138,6 +144,8 @@ class DataDirectory:
         """Those whose move here was cut off by the end of the broker: nothing is left of it."""
         self.copies: set[TopicPartition] = set()
         """Logs found here that count only if they are in no other directory: see :mod:`.moving`."""
+        self.strays: dict[str, bytes | None] = {}
+        """The logs here that were set aside: their paths, and the ids of their topics."""
         self.properties: MetaProperties | None = None
         self.shared = SharedState(path, cache.files, clock, cache, make_fold)
         self.was_clean = False
@@ -216,6 +224,8 @@ class DataDirectory:
                 moving = read_move(self._files, path)
                 self.cut_moves += [moving] if moving else []
                 remove_path(self._files, path)
+            elif name.endswith(STRAY_DIRECTORY_SUFFIX) and self._files.is_directory(path):
+                self.strays[path] = self._topic_id_in(path)
             elif partition is not None and self._files.is_directory(path):
                 if self._is_deleted(path):
                     graves.append(self._grave_of(partition))
@@ -231,13 +241,14 @@ class DataDirectory:
 
     def _is_deleted(self, directory: str) -> bool:
         """Whether a partition's directory was left by a crash after its topic was deleted."""
-        if not len(self._deleted):
-            return False
+        return len(self._deleted) > 0 and self._topic_id_in(directory) in self._deleted
+
+    def _topic_id_in(self, directory: str) -> bytes | None:
+        """The id of the topic whose partition a directory holds, if it says so. Raises OSError."""
         try:
-            topic_id = read_topic_id(self._files, f"{directory}/{PARTITION_METADATA}")
+            return read_topic_id(self._files, f"{directory}/{PARTITION_METADATA}")
         except BadCheckpoint:
-            return False  # which is told when it is opened
-        return topic_id in self._deleted
+            return None  # which is told when it is opened
 
     def _throw_away(self, graves: Sequence[str]) -> None:
         """Remove soon what was found of deleted topics, once it cannot come back."""
@@ -401,10 +412,51 @@ class DataDirectory:
         self.unopened.discard(partition)
         return grave
 
-    def _grave_of(self, partition: TopicPartition) -> str:
-        """A new name for the directory of a deleted partition."""
-        suffix = f"-{partition.partition}.{uuid.uuid4().hex}{DELETED_DIRECTORY_SUFFIX}"
+    def _grave_of(self, partition: TopicPartition, kind: str = DELETED_DIRECTORY_SUFFIX) -> str:
+        """A new name for the directory of a partition that is deleted, or set aside."""
+        suffix = f"-{partition.partition}.{uuid.uuid4().hex}{kind}"
         return f"{self.path}/{partition.topic[: _MAX_NAME - len(suffix)]}{suffix}"
+
+    # Logs that were found here though the partition is elsewhere: see :mod:`.namesakes`
+
+    def look_at(self, partition: TopicPartition) -> FoundLog:
+        """What a partition's directory says of itself, before it is opened. Raises ApiError."""
+        directory = f"{self.path}/{partition}"
+        try:
+            topic_id = self._topic_id_in(directory)
+            has_records = any(
+                name.endswith(LOG_SUFFIX) and self._files.size(f"{directory}/{name}") > 0
+                for name in self._files.list(directory)
+            )
+        except OSError as error:
+            raise self.shared.health.judge(f"read {directory}", error) from error
+        return FoundLog(self.path, topic_id, has_records)
+
+    def set_aside(self, partition: TopicPartition, topic_id: bytes | None) -> str:
+        """Keep a partition's directory under a name that is no partition's; where it is then.
+
+        Stable on return. Raises ApiError KAFKA_STORAGE_ERROR.
+        """
+        self.shared.health.check()
+        directory = f"{self.path}/{partition}"
+        path = self._grave_of(partition, STRAY_DIRECTORY_SUFFIX)
+        try:
+            self._files.rename(directory, path)
+        except OSError as error:
+            raise self.shared.health.judge(f"rename {directory} to {path}", error) from error
+        self.sync_names()
+        self.copies.discard(partition)
+        self.strays[path] = topic_id
+        self._forget([partition])
+        return path
+
+    def remove_strays(self, topic_ids: Container[bytes | None]) -> list[str]:
+        """Remove soon what was set aside of these topics, which are deleted; their paths."""
+        gone = [path for path, topic_id in self.strays.items() if topic_id in topic_ids]
+        for path in gone:
+            del self.strays[path]
+            self.shared.trash.add(path, 0)
+        return gone
 
     # A log that moves to another directory of the broker: from here, and to here
 
@@ -485,6 +537,8 @@ class DataDirectory:
             self._checkpoints.lower(RECOVERY_POINTS, partition, point)
             self._checkpoints.lower(LOG_STARTS, partition, point)
             self._checkpoints.lower(CLEANER_OFFSETS, partition, point)
+            # Other records may have these offsets soon, which nobody has acknowledged.
+            self._checkpoints.lower(HIGH_WATERMARKS, partition, point)
             return log.truncate_to(offset)
 
     def restart_log(self, partition: TopicPartition, offset: int) -> None:
@@ -500,6 +554,7 @@ class DataDirectory:
             least = min(offset, log.first_segment_offset)
             self._checkpoints.lower(RECOVERY_POINTS, partition, least)
             self._checkpoints.lower(CLEANER_OFFSETS, partition, least)
+            self._checkpoints.lower(HIGH_WATERMARKS, partition, least)
             if log.is_usable and offset < log.log_end_offset:
                 log.truncate_to(log.first_segment_offset)
             self._checkpoints.set(LOG_STARTS, partition, offset)
@@ -532,12 +587,19 @@ class DataDirectory:
                     starts[partition] = log.log_start_offset
             self._checkpoints.save(LOG_STARTS, starts)
 
-    def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write down up to where partitions are acknowledged, as far as known. Raises ApiError."""
+    def checkpoint_high_watermarks(self, read: ReadHighWatermarks) -> None:
+        """Write down up to where logs are acknowledged, as far as known. Raises ApiError.
+
+        They are read while nobody can cut a log. One that was read before could be written when
+        other records have its offset, which are not acknowledged; after a crash they would count as
+        such. For the same reason a log's end bounds it: the partition hears of a cut later.
+        """
         with self._checkpoints.lock:
-            there = {*self.unopened, *self.logs}
-            known = self._checkpoints.of(HIGH_WATERMARKS, there)
-            known |= {one: offset for one, offset in offsets.items() if one in there}
+            known = self._checkpoints.of(HIGH_WATERMARKS, {*self.unopened, *self.logs})
+            for log, offset in read():
+                partition = log.topic_partition
+                if self.logs.get(partition) is log:  # and not of a namesake that was deleted
+                    known[partition] = min(offset, log.log_end_offset)
             self._checkpoints.save(HIGH_WATERMARKS, known)
 
     def close(self, threads: int) -> None:

@@ -2,27 +2,32 @@
 
 import logging
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Self
 
 from qbus.clock import Clock
-from qbus.errors import ApiError, ConfigError, ErrorCode
+from qbus.errors import ApiError, ErrorCode
 
 from .config import LogConfig
 from .controls import MakeFold, NoFold
-from .data_directory import DataDirectory, in_threads
+from .data_directory import DataDirectory, ReadHighWatermarks, in_threads
 from .file_cache import FileCache
 from .files import Files, OsFiles
 from .log import Log
 from .moving import LogMove, MoveEndedError
 from .names import TopicPartition
+from .namesakes import FoundLog, check_unique, outdated
 
 _logger = logging.getLogger(__name__)
 
 _THREADS = 8
+
+
+def _no_topic(_: str) -> None:
+    """No topic is known."""
 
 
 class LogManager:
@@ -43,7 +48,7 @@ class LogManager:
         self._some_missing = any(directory.offline for directory in directories)
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - options are keywords
         cls,
         data_dirs: Sequence[str],
         config_for: Callable[[str], LogConfig],
@@ -54,13 +59,20 @@ class LogManager:
         cluster_id: str,
         threads: int = _THREADS,
         make_fold: MakeFold = NoFold,
+        topic_id_of: Callable[[str], bytes | None] = _no_topic,
     ) -> Self:
         """Open every log found in ``data_dirs``, after a crash ``threads`` at a time.
 
         ``config_for`` gives a topic's settings, ``make_fold`` begins what the hidden batches of a
-        log add up to. A directory that cannot be used is offline. Raises ConfigError when one is in
-        use by, or belongs to, another broker or cluster, ApiError KAFKA_STORAGE_ERROR when none can
-        be used.
+        log add up to, ``topic_id_of`` gives the id of the topic that has a name now. A directory
+        that cannot be used is offline. Of the logs of one partition in several directories, those
+        of former topics are set aside: see :mod:`.namesakes`.
+
+        Raises:
+            ConfigError: a directory is in use by, or belongs to, another broker or cluster; logs of
+                one partition are in two of them, and nothing tells which one counts.
+            ApiError: KAFKA_STORAGE_ERROR, no directory can be used, or a former topic's log cannot
+                be set aside.
         """
         begun = clock.monotonic()
         files = files or OsFiles()
@@ -73,8 +85,12 @@ class LogManager:
             for directory in directories
             for partition in directory.acquire(cluster_id, node_id)
         ]
+        found = _set_namesakes_aside(found, topic_id_of)
         found = _settle_copies(directories, found)
-        _check_unique(found)
+        places: dict[TopicPartition, list[str]] = defaultdict(list)
+        for directory, partition in found:
+            places[partition].append(directory.path)
+        check_unique(places)
         # Logs that were closed have little to read: there threads only get in each other's way.
         clean = all(directory.was_clean for directory in directories)
         in_threads(
@@ -177,6 +193,10 @@ class LogManager:
             errors |= directory.remove_logs(some, of)
         return errors
 
+    def is_offline(self, partition: TopicPartition) -> bool:
+        """Whether a log is in a directory that failed: it is out of reach until a restart."""
+        return any(one.offline for one in self.directories if partition in one.logs)
+
     def note_deleted(self, logs: Mapping[TopicPartition, bytes]) -> None:
         """Write down that logs are to go, given with the ids of their topics.
 
@@ -190,6 +210,14 @@ class LogManager:
         """All logs of these topics were deleted: nothing is left for the next start."""
         for directory in self.directories:
             _try(directory, partial(directory.forget_deleted, topic_ids))
+
+    def strays(self) -> dict[str, bytes | None]:
+        """The paths of logs that were set aside, with the ids of their topics."""
+        return {path: of for directory in self.directories for path, of in directory.strays.items()}
+
+    def remove_strays(self, topic_ids: Container[bytes | None]) -> int:
+        """Remove soon the logs that were set aside of these topics, which are deleted; how many."""
+        return sum(len(directory.remove_strays(topic_ids)) for directory in self.directories)
 
     def truncate(self, topic: str, partition: int, offset: int) -> int:
         """Cut a log back to ``offset``, its checkpoint first; where it ends. Raises ApiError."""
@@ -286,13 +314,14 @@ class LogManager:
             del target.moves[move.partition]
         _remove_copy(move, target)
 
-    def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write down high watermarks: those given, the others stay as they were written last.
+    def checkpoint_high_watermarks(self, read: ReadHighWatermarks) -> None:
+        """Write down high watermarks: those read, the others stay as they were written last.
 
-        They are found again as ``Log.checkpointed_high_watermark``.
+        They are found again as ``Log.checkpointed_high_watermark``. ``read`` is called for each
+        directory, in this thread.
         """
         for directory in self.directories:
-            _try(directory, partial(directory.checkpoint_high_watermarks, offsets))
+            _try(directory, partial(directory.checkpoint_high_watermarks, read))
 
     # Compaction
 
@@ -401,9 +430,58 @@ def _settle_copies(
     return opened
 
 
-def _check_unique(found: list[tuple[DataDirectory, TopicPartition]]) -> None:
-    seen: dict[TopicPartition, DataDirectory] = {}
-    for directory, partition in found:
-        if partition in seen:
-            raise ConfigError(f"{partition} is in {seen[partition].path} and in {directory.path}")
-        seen[partition] = directory
+def _set_namesakes_aside(
+    found: list[tuple[DataDirectory, TopicPartition]], topic_id_of: Callable[[str], bytes | None]
+) -> list[tuple[DataDirectory, TopicPartition]]:
+    """What is left of ``found`` without the logs of former topics that had a topic's name."""
+    places: dict[TopicPartition, list[DataDirectory]] = defaultdict(list)
+    for directory, key in found:
+        places[key].append(directory)
+    several = {key: _look_at(key, some) for key, some in places.items() if len(some) > 1}
+    ids = {key: topic_id_of(key.topic) for key in several}
+    # All are judged before the first one is touched: an operator who has to choose finds them all.
+    outdated_ones = [
+        (key, one) for key, logs in several.items() for one in outdated(key, logs, ids[key])
+    ]
+    by_path = {directory.path: directory for directory, _ in found}
+    gone = set()
+    for key, one in outdated_ones:
+        directory = by_path[one.place]
+        try:
+            path = directory.set_aside(key, one.topic_id)
+        except ApiError:
+            if not directory.offline:
+                raise
+        else:
+            rest = [f"{other.place}/{key}" for other in several[key] if other is not one]
+            _tell_set_aside(f"{one.place}/{key}", path, rest, is_topic=ids[key] is not None)
+        gone.add((one.place, key))
+    return [
+        (directory, key)
+        for directory, key in found
+        if (directory.path, key) not in gone and not (key in several and directory.offline)
+    ]
+
+
+def _look_at(key: TopicPartition, directories: Sequence[DataDirectory]) -> list[FoundLog]:
+    """What the directories have of a partition, as far as they can be read."""
+    found = []
+    for directory in directories:
+        try:
+            found.append(directory.look_at(key))
+        except ApiError:
+            if not directory.offline:
+                raise
+    return found
+
+
+def _tell_set_aside(directory: str, path: str, rest: Sequence[str], *, is_topic: bool) -> None:
+    why = (
+        "it belongs to another topic, deleted since, than the one that has the name now"
+        if is_topic
+        else "there is no topic of that name, and logs of two topics that had it"
+    )
+    _logger.warning(
+        "%s is set aside as %s: %s. Of the same partition there is also %s",
+        *(directory, path, why, " and ".join(rest)),
+    )

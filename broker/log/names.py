@@ -16,6 +16,7 @@ CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 DELETED_DIRECTORY_SUFFIX: Final = "-delete"
 FUTURE_DIRECTORY_SUFFIX: Final = "-future"
+STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 
 INDEX_SUFFIXES: Final = (
     OFFSET_INDEX_SUFFIX,

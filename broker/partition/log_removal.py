@@ -2,6 +2,7 @@
 
 What is to go is written down first (:mod:`qbus.broker.log.deleted_topics`). Then a thread takes the
 logs out of the way, some at a time, and their files are removed ``file.delete.delay.ms`` later.
+What fails is tried again, unless its data directory is offline: that is left to the next start.
 """
 
 import asyncio
@@ -88,7 +89,8 @@ class LogRemoval:
         for key, topic_id in some.items():
             if key in errors:
                 self._in_doubt.add(topic_id)
-            elif self._waiting.get(key) == topic_id:
+            is_over = key not in errors or self._logs.is_offline(key)
+            if is_over and self._waiting.get(key) == topic_id:
                 del self._waiting[key]
         return errors
 
@@ -99,13 +101,21 @@ class LogRemoval:
 
     def _tell(self, failed: Mapping[TopicPartition, ApiError]) -> None:
         """Tell the operator of what is left, when that has changed."""
-        if failed and len(failed) != self._told:
-            first, error = next(iter(failed.items()))
+        again = {key: error for key, error in failed.items() if key in self._waiting}
+        out_of_reach = failed.keys() - again.keys()
+        if out_of_reach:
+            _log.error(
+                "%d logs of deleted topics, as %s, are in data directories that are offline: the"
+                " start that can use these again removes them",
+                *(len(out_of_reach), min(out_of_reach)),
+            )
+        if again and len(again) != self._told:
+            first, error = next(iter(again.items()))
             _log.error(
                 "%d logs of deleted topics could not be removed, as %s, and are tried again: %s",
-                *(len(failed), first, error),
+                *(len(again), first, error),
             )
-        self._told = len(failed)
+        self._told = len(again)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

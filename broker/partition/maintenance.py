@@ -8,7 +8,7 @@ from qbus.clock import Clock
 from qbus.config import BrokerConfig
 from qbus.errors import ApiError
 
-from ..log import LogManager, TopicPartition
+from ..log import LogManager
 from .background_tasks import BackgroundTasks
 from .partition import Partition
 
@@ -30,7 +30,6 @@ class LogMaintenance:
         self._partitions = partitions
         self._logs = logs
         self._clock = clock
-        self._high_watermarks: dict[TopicPartition, int] = {}
         self._stopping = False
         self._scrubbed: Iterator[Partition] = iter(())
         self._scrubbing: Partition | None = None
@@ -73,10 +72,9 @@ class LogMaintenance:
 
     def checkpoint_high_watermarks(self) -> None:
         """Note the high watermarks on disk, if they are others than before."""
-        known = {one.log.topic_partition: one.high_watermark for one in self._partitions}
-        if known != self._high_watermarks:
-            self._high_watermarks = known
-            self._logs.checkpoint_high_watermarks(known)
+        self._logs.checkpoint_high_watermarks(
+            lambda: ((one.log, one.high_watermark) for one in self._partitions)
+        )
 
     def apply_retention(self) -> None:
         """Begin new segments, delete old ones, forget idle producers."""

@@ -64,7 +64,8 @@ def _register_partitions(metrics: Metrics, registry: PartitionRegistry) -> None:
     )
     gauge(
         "deleting_partitions",
-        "Number of replicas of deleted topics whose logs are still to be removed.",
+        "Number of replicas of deleted topics whose logs are still to be removed, without those in"
+        " data directories that are offline.",
         lambda: registry.deleting,
     )
     gauge(

@@ -36,9 +36,10 @@ from ..metadata.image import (
     TopicDeleted,
     UserConfigChanged,
 )
+from .events import PartitionEvents, PartitionListener
 from .log_removal import LogRemoval
 from .metadata import Metadata
-from .partition import Partition, PartitionEvents, PartitionListener
+from .partition import Partition
 from .roles import Roles, is_held
 
 _log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class Traffic:
         self.replicated_bytes += other.replicated_bytes
 
 
-class ClosedTotals(PartitionListener):
+class ClosedTotals(PartitionListener[Partition]):
     """The counts of partitions that are not held here any more: totals must not go back."""
 
     def __init__(self) -> None:
@@ -94,7 +95,7 @@ class PartitionRegistry:
         metadata: Metadata,
         make_partition: Callable[[str, int, Log], Partition],
         roles: Roles,
-        events: PartitionEvents,
+        events: PartitionEvents[Partition],
     ) -> None:
         """``make_partition`` is given a topic's name, the partition's index, and its log.
 
@@ -423,11 +424,15 @@ class PartitionRegistry:
             for key, log in logs.items()
             if log.topic_id is not None and log.topic_id not in topics
         }
-        if strays:
+        set_aside = {*self._logs.strays().values()} - {*topics}
+        if strays or set_aside:
             deleted = await self._deleted_topics()
             strays = {key: topic_id for key, topic_id in strays.items() if topic_id in deleted}
+            removed = self._logs.remove_strays(set_aside.intersection(deleted))
+            if strays or removed:
+                count = len(strays) + removed
+                _log.info("removing %d logs of topics that were deleted meanwhile", count)
         if strays:
-            _log.info("removing %d logs of topics that were deleted meanwhile", len(strays))
             await self._removal.begin(strays)
         self._name_strays({key: log for key, log in logs.items() if key not in strays})
 
@@ -440,6 +445,7 @@ class PartitionRegistry:
 
     def _name_strays(self, logs: Mapping[TopicPartition, Log]) -> None:
         strays = sorted(log.directory for key, log in logs.items() if self._is_stray(key, log))
+        strays += sorted(self._logs.strays())
         if strays:
             _log.warning(
                 "%d directories hold partitions of topics that do not exist and are left alone;"

@@ -183,6 +183,7 @@ class DataPlane:
             node_id=NODE,
             cluster_id=CLUSTER,
             make_fold=PartitionFold,
+            topic_id_of=self._topic_id_of,
         )
         epoch = self.metadata.brokers[NODE].epoch
         self.fetchers = LazyFetchers(
@@ -238,6 +239,10 @@ class DataPlane:
     def _log_config(self, name: str) -> LogConfig:
         topic = self.metadata.topics.get(name) or Topic(name, b"", ())
         return log_config(self.metadata.topic_config(topic), self.config)
+
+    def _topic_id_of(self, name: str) -> bytes | None:
+        topic = self.metadata.topics.get(name)
+        return None if topic is None else topic.id
 
     async def create(self, name: str, partitions: int = 1, **config: object) -> Partition:
         """Create a topic; its partition 0. ``config``: with underscores for dots."""

@@ -1,17 +1,20 @@
 """A follower's log that goes on elsewhere, and the high watermarks that a broker writes down."""
 
+import threading
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
 from qbus.broker.log import Log, LogConfig, LogManager, OsFiles, TopicPartition
+from qbus.broker.log.checkpoints import read_offsets
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import set_base_offset
 from tests.support.logs import batch
 
 ID = b"i" * 16
-T0, T1, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def open_manager(path: Path) -> LogManager:
@@ -45,6 +48,17 @@ def log_of(manager: LogManager) -> Log:
     log = manager.get("t", 0)
     assert log is not None
     return log
+
+
+def checkpoint(manager: LogManager, offsets: Mapping[TopicPartition, int]) -> None:
+    """Write down the high watermarks of logs."""
+    logs = manager.logs()
+    manager.checkpoint_high_watermarks(lambda: [(logs[key], at) for key, at in offsets.items()])
+
+
+def written(path: Path) -> int:
+    """The high watermark that a broker would find after a crash."""
+    return read_offsets(OsFiles(), f"{path}/replication-offset-checkpoint").get(T0, 0)
 
 
 def follow(log: Log, offset: int, epoch: int) -> None:
@@ -109,10 +123,11 @@ def test_the_start_of_a_log_that_was_cut_before_it_is_not_remembered(
 
 def test_high_watermarks_are_written_as_kafka_does(manager: LogManager, tmp_path: Path) -> None:
     manager.create("t", 1, ID, LogConfig())
-    manager.checkpoint_high_watermarks({T0: 8, T1: 0, GONE: 5})
+    checkpoint(manager, {T0: 8, T1: 0})
     path = tmp_path / "replication-offset-checkpoint"
     assert path.read_text() == "0\n2\nt 0 8\nt 1 0\n"
-    manager.checkpoint_high_watermarks({T1: 1})
+    manager.create("t", 1, ID, LogConfig()).append(batch(b"v"), 0)
+    checkpoint(manager, {T1: 1})
     assert path.read_text() == "0\n2\nt 0 8\nt 1 1\n"
     assert log_of(manager).checkpointed_high_watermark == 0
     manager.close()
@@ -122,10 +137,72 @@ def test_high_watermarks_are_written_as_kafka_does(manager: LogManager, tmp_path
 def test_a_new_partition_does_not_inherit_a_high_watermark(
     manager: LogManager, tmp_path: Path
 ) -> None:
-    manager.checkpoint_high_watermarks({T0: 8})
+    checkpoint(manager, {T0: 8})
     manager.delete("t", 0)
     assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n0\n"
     assert manager.create("t", 0, ID, LogConfig()).checkpointed_high_watermark == 0
+
+
+class TestAHighWatermarkThatIsTooHighForTheRecordsThere:
+    """After a crash, records that replaced acknowledged ones would count as acknowledged."""
+
+    def test_cutting_the_log_lowers_it(self, manager: LogManager, tmp_path: Path) -> None:
+        checkpoint(manager, {T0: 8})
+        manager.truncate("t", 0, 3)
+        assert written(tmp_path) == 3
+
+    def test_cutting_the_log_above_it_keeps_it(self, manager: LogManager, tmp_path: Path) -> None:
+        checkpoint(manager, {T0: 2})
+        manager.truncate("t", 0, 3)
+        assert written(tmp_path) == 2
+
+    def test_a_log_that_begins_anew_has_none(self, manager: LogManager, tmp_path: Path) -> None:
+        checkpoint(manager, {T0: 8})
+        manager.restart_at("t", 0, 4)
+        follow(log_of(manager), 4, 3)
+        log_of(manager).flush()
+        die(manager)
+        again = log_of(open_manager(tmp_path))
+        assert (again.log_start_offset, again.log_end_offset) == (4, 5)
+        assert again.checkpointed_high_watermark <= 4
+
+    def test_what_the_partition_does_not_know_of_a_cut_yet_is_not_written(
+        self, manager: LogManager, tmp_path: Path
+    ) -> None:
+        """A cut is made in a thread; the partition lowers its high watermark a moment later."""
+        manager.truncate("t", 0, 3)
+        checkpoint(manager, {T0: 8})
+        assert written(tmp_path) == 3
+
+    def test_it_is_read_when_no_cut_is_under_way(self, manager: LogManager, tmp_path: Path) -> None:
+        """Read before the cut and written after new records came, it would cover these."""
+        log, (directory,) = log_of(manager), manager.directories
+        reading = threading.Event()
+        at = 8
+
+        def read() -> Iterable[tuple[Log, int]]:
+            reading.set()
+            return [(log, at)]
+
+        with directory._checkpoints.lock:  # as while a log is cut
+            writing = threading.Thread(target=manager.checkpoint_high_watermarks, args=[read])
+            writing.start()
+            assert not reading.wait(0.02)
+            manager.truncate("t", 0, 3)
+            for offset in range(3, 9):
+                follow(log, offset, 3)
+            at = 3
+        writing.join()
+        assert written(tmp_path) == 3
+
+    def test_a_namesake_does_not_get_it(self, manager: LogManager, tmp_path: Path) -> None:
+        deleted = log_of(manager)
+        manager.delete("t", 0)
+        fresh = manager.create("t", 0, b"o" * 16, LogConfig())
+        for _ in range(9):
+            fresh.append(batch(b"v"), 0)
+        manager.checkpoint_high_watermarks(lambda: [(deleted, 8)])
+        assert written(tmp_path) == 0
 
 
 def test_high_watermarks_that_make_no_sense_are_passed_over(

@@ -240,8 +240,8 @@ async def test_many_are_deleted_with_what_was_written_down_of_them(plane: DataPl
         for index in range(MANY):
             plane.partition(name, index).append(batch(b"x"), 1)
     (directory,) = plane.logs.directories
-    offsets = {TopicPartition(name, i): 1 for name in ("gone", "kept") for i in range(MANY)}
-    plane.logs.checkpoint_high_watermarks(offsets)
+    logs = [*plane.logs.logs().values()]
+    plane.logs.checkpoint_high_watermarks(lambda: [(log, 1) for log in logs])
     await plane.metadata.remove("gone")
     await all_deleted(plane)
     assert directories(plane) == {f"kept-{i}" for i in range(MANY)}
@@ -460,3 +460,40 @@ async def test_a_store_that_cannot_be_read_keeps_strays(
     await plane.start()
     assert "which topics were deleted cannot be read: no connection" in caplog.text
     assert len(directories(plane)) == 3
+
+
+def places_of(root: Path, pattern: str) -> list[Path]:
+    """Where a partition is, in any data directory."""
+    return [*root.glob(f"?/{pattern}")]
+
+
+async def test_a_log_that_comes_back_with_its_directory_makes_way_for_the_topics(
+    tmp_path: Path,
+) -> None:
+    """The topic was deleted, and created again, while the directory was offline."""
+    plane = DataPlane(tmp_path, log_dirs=[str(tmp_path / "a"), str(tmp_path / "b")])
+    await plane.start()
+    former = await created(plane, "again", 1)
+    await plane.stop()
+    (place,) = places_of(tmp_path, "again-0")
+    place.rename(tmp_path / "away")
+    await plane.metadata.remove("again")
+    topic = await plane.metadata.put(plane.metadata.new_topic("again"))
+    await plane.start()
+    (log,) = places_of(tmp_path, "again-0")
+    await plane.stop()
+    back = tmp_path / ("b" if log.parent.name == "a" else "a") / "again-0"
+    (tmp_path / "away").rename(back)
+
+    for is_known in (False, True):
+        plane.metadata.deleted = {former.id} if is_known else set()
+        await plane.start()
+        partition = plane.partition("again")
+        assert (partition.log.directory, partition.log.topic_id) == (str(log), topic.id)
+        partition.append(batch(b"new"), 1)
+        assert places_of(tmp_path, "again-0") == [log]
+        (aside,) = places_of(tmp_path, "again-0.*-stray")
+        assert aside.parent == back.parent
+        plane.logs.empty_trash()
+        assert places_of(tmp_path, "again-0.*-stray") == ([] if is_known else [aside])
+        await plane.stop()
