@@ -58,7 +58,7 @@ class LeadershipLease:
         now, since = self._clock.monotonic(), self._suspended_since
         if since is not None and now - since >= self._session_s:
             asked_since = now - self._silence_s
-            self._suspect_only({p for p in self._partitions if _may_be_deposed(p, asked_since)})
+            self._suspect_only({p for p in self._partitions if p.may_be_deposed(asked_since)})
 
     def _suspect_only(self, suspected: Collection[Partition]) -> None:
         self._metadata.suspected.clear()
@@ -70,14 +70,3 @@ class LeadershipLease:
                 partition.suspect()
             else:
                 partition.resume()
-
-
-def _may_be_deposed(partition: Partition, asked_since: float) -> bool:
-    """Whether others may lead it by now: some could, and none has fetched since then."""
-    if partition.followers is None:
-        return False
-    state = partition.followers.state
-    could_lead = {*state.isr, *state.elr} - {partition.leader_id}
-    return bool(could_lead) and all(
-        watcher.asked_at < asked_since for watcher in partition.replica_watchers
-    )

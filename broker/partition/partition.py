@@ -309,6 +309,16 @@ class Partition:
             self._abort_left_open()
             self._wake_all()
 
+    def may_be_deposed(self, asked_since: float) -> bool:
+        """Whether others may lead it by now: some could, and none has fetched since then."""
+        if self.followers is None:
+            return False
+        state = self.followers.state
+        could_lead = {*state.isr, *state.elr} - {self.leader_id}
+        return bool(could_lead) and all(
+            watcher.asked_at < asked_since for watcher in self.replica_watchers
+        )
+
     def configure(self, *, durable: bool, min_insync_replicas: int) -> None:
         """Apply changed settings; the log has its own."""
         self.durable = durable
