@@ -14,6 +14,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 RECORDS = Path("qbus/records")
+BIG_ENDIAN = "qbus/_big_endian.pxd"
 DISCOVERY = Path("clients/spark/discovery")
 
 
@@ -187,11 +188,12 @@ setup(
                     str(RECORDS / "_header.pyx"),
                     str(RECORDS / "_blocks.pxi"),
                 ),
-                ("qbus.wire._lean", "qbus/wire/_lean.pyx"),
+                ("qbus.wire._lean", "qbus/wire/_lean.pyx", BIG_ENDIAN),
                 (
                     "qbus.broker.group._offset_table",
                     "qbus/broker/group/_offset_table.pyx",
                     str(RECORDS / "_write.pxd"),
+                    BIG_ENDIAN,
                 ),
             )
         ),

@@ -13,9 +13,10 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF, Py_XINCREF, PyObject, PyTypeObje
 from cpython.tuple cimport PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from cython cimport final
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy, memset
 
+from qbus._big_endian cimport be32, be64, put16, put32, put64, put_uvarint
 from qbus.records._write cimport put_varint, varint_size
 
 from .offsets import NO_TOPIC_ID, Offset
@@ -24,10 +25,6 @@ REVISION = 2  # see offset_table.py
 
 cdef extern from *:
     """
-    static CYTHON_INLINE uint32_t be32(const uint8_t* at) {
-        return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-    }
-
     static CYTHON_INLINE PyObject* new_tuple(PyTypeObject* kind, Py_ssize_t size) {
         PyObject* made = PyType_GenericAlloc(kind, size);
     #if PY_VERSION_HEX >= 0x030E0000
@@ -36,7 +33,6 @@ cdef extern from *:
         return made;
     }
     """
-    uint32_t be32(const uint8_t* at) noexcept nogil
     object new_tuple(PyTypeObject* kind, Py_ssize_t size)
 
 cdef enum:
@@ -60,31 +56,6 @@ cdef inline void put(object made, Py_ssize_t index, object value):
     PyTuple_SET_ITEM(made, index, value)
 
 
-cdef inline uint8_t* put16(uint8_t* at, uint32_t number) noexcept nogil:
-    at[0] = <uint8_t>(number >> 8)
-    at[1] = <uint8_t>number
-    return at + 2
-
-
-cdef inline uint8_t* put32(uint8_t* at, uint32_t number) noexcept nogil:
-    at = put16(at, number >> 16)
-    return put16(at, number & 0xFFFF)
-
-
-cdef inline uint8_t* put64(uint8_t* at, int64_t number) noexcept nogil:
-    at = put32(at, <uint32_t>(<uint64_t>number >> 32))
-    return put32(at, <uint32_t><uint64_t>number)
-
-
-cdef inline uint8_t* put_uvarint(uint8_t* at, uint32_t number) noexcept nogil:
-    while number > 0x7F:
-        at[0] = <uint8_t>(number & 0x7F | 0x80)
-        at += 1
-        number >>= 7
-    at[0] = <uint8_t>number
-    return at + 1
-
-
 # Packed positions
 
 cdef struct Position:
@@ -102,7 +73,7 @@ cdef inline const uint8_t* next_position(
     if end - at < HEAD:
         return NULL
     position.partition = <int32_t>be32(at)
-    position.offset = <int64_t>(<uint64_t>be32(at + 4) << 32 | be32(at + 8))
+    position.offset = <int64_t>be64(at + 4)
     position.leader_epoch = <int32_t>be32(at + 12)
     position.size = at[16] << 8 | at[17]
     at += HEAD

@@ -63,6 +63,8 @@ def _known(broker: "Broker", topics: list[LeanTopic]) -> list[PackedTopic] | Non
         if topic is None or last >= len(topic.partitions) or longest > limit:
             return None
         known.append((topic.name, topic.id, packed, count))
+    if len(known) > 1 and len({name for name, _, _, _ in known}) < len(known):
+        return None  # one comes twice: of its partitions the later count
     return known
 
 

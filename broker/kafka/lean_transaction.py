@@ -96,11 +96,14 @@ def _takes_as_is(partition: Partition, batch: memoryview) -> bool:
     )
 
 
-def _may_write(access: AccessControl, peer: Peer, name: str, topic: str) -> bool:
-    """Whether a client may write in the transaction, and nobody wants this request recorded."""
+def _may_write(access: AccessControl, peer: Peer, name: str, topic: str | None = None) -> bool:
+    """Whether a client may write in the transaction, and nobody wants this request recorded.
+
+    ``topic``: where it writes; None: it only ends the transaction.
+    """
     return (
         access.allows_peer(peer, Operation.WRITE, transactional_id(name))
-        and access.allows_peer(peer, Operation.WRITE, topic_resource(topic))
+        and (topic is None or access.allows_peer(peer, Operation.WRITE, topic_resource(topic)))
         and not access.is_record_due
     )
 
@@ -185,10 +188,7 @@ def end(
     if request is None:
         return None
     version, correlation_id, name, producer_id, epoch, is_commit = request
-    if access is not None and (
-        access.is_record_due
-        or not access.allows_peer(peer, Operation.WRITE, transactional_id(name))
-    ):
+    if access is not None and not _may_write(access, peer, name):
         return None
     answer = EndAnswer(broker, frame, peer, access, version, correlation_id)
     is_asked = broker.transactions.begin_to_end(

@@ -6,9 +6,12 @@ Raw memory is read only within the bounds of the frame, which every step checks.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
+
+from qbus._big_endian cimport be32, be64, put16, put32, put64, put_uvarint
 
 REVISION = 5  # see lean.py
 
@@ -29,6 +32,7 @@ cdef enum:
     POSITION = 16  # of a commit: the bytes of partition, offset and leader epoch
     PARTITION = 4
     MAX_STRING = 0x7FFF
+    MAX_UNSORTED = 0xFFFF  # the largest partition in a list that is not in order
     MAX_ITEMS = 100000  # of all arrays of a request together; the general way refuses more
 
 
@@ -45,10 +49,6 @@ cdef inline bint has(Cursor* cursor, int64_t size) noexcept nogil:
     if not cursor.is_plain or size < 0 or cursor.end - cursor.at < size:
         cursor.is_plain = False
     return cursor.is_plain
-
-
-cdef inline uint32_t be32(const uint8_t* at) noexcept nogil:
-    return <uint32_t>at[0] << 24 | <uint32_t>at[1] << 16 | <uint32_t>at[2] << 8 | at[3]
 
 
 cdef inline int32_t int8(Cursor* cursor) noexcept nogil:
@@ -78,7 +78,7 @@ cdef inline int64_t int64(Cursor* cursor) noexcept nogil:
     if not has(cursor, 8):
         return 0
     cursor.at += 8
-    return <int64_t>(<uint64_t>be32(cursor.at - 8) << 32 | be32(cursor.at - 4))
+    return <int64_t>be64(cursor.at - 8)
 
 
 cdef inline int64_t uvarint(Cursor* cursor) noexcept nogil:
@@ -390,7 +390,9 @@ cdef uint8_t* committed_topic(Cursor* cursor, uint8_t* at, int version, list top
     cdef const uint8_t* position
     cdef Cursor ahead
     cdef int64_t count, size, texts = 0
-    cdef uint32_t last = 0
+    cdef int64_t before = -1
+    cdef bint is_sorted = True
+    cdef uint32_t partition, last = 0
     cdef int32_t longest = 0
     cdef bytes packed
     cdef uint8_t* to
@@ -405,10 +407,18 @@ cdef uint8_t* committed_topic(Cursor* cursor, uint8_t* at, int version, list top
     at = put_uvarint(at, <uint32_t>count + 1)
     ahead = cursor[0]
     for _ in range(count):
+        position = ahead.at
         texts += pass_position(&ahead)
         if not ahead.is_plain:
             cursor.is_plain = False
             return at
+        partition = be32(position)
+        is_sorted = is_sorted and partition > before
+        before = partition
+        last = max(last, partition)
+    if not is_sorted and has_twice(cursor[0], count, last):
+        cursor.is_plain = False
+        return at
     packed = PyBytes_FromStringAndSize(NULL, count * (POSITION + 2) + texts)
     to = <uint8_t*>PyBytes_AS_STRING(packed)
     for _ in range(count):
@@ -418,7 +428,6 @@ cdef uint8_t* committed_topic(Cursor* cursor, uint8_t* at, int version, list top
         to = put16(to + POSITION, <int32_t>size)
         memcpy(to, cursor.at - 1 - size, size)
         to += size
-        last = max(last, be32(position))
         longest = max(longest, <int32_t>size)
         memcpy(at, position, PARTITION)
         at = put16(at + PARTITION, 0)  # no error
@@ -428,6 +437,30 @@ cdef uint8_t* committed_topic(Cursor* cursor, uint8_t* at, int version, list top
     topics.append((topic, packed, count, last, longest))
     at[0] = 0
     return at + 1
+
+
+cdef bint has_twice(Cursor ahead, int64_t count, uint32_t last) except -1:
+    """Whether a partition comes more than once in the next positions, or may.
+
+    Their form is checked already; ``last`` is the largest partition.
+    """
+    cdef uint8_t* seen
+    cdef uint8_t bit
+    cdef uint32_t partition
+    cdef bint found = False
+    if last > MAX_UNSORTED:
+        return True
+    seen = <uint8_t*>PyMem_Calloc(last // 8 + 1, 1)
+    if seen == NULL:
+        raise MemoryError
+    for _ in range(count):
+        partition = be32(ahead.at)
+        pass_position(&ahead)
+        bit = 1 << (partition & 7)
+        found = found or (seen[partition >> 3] & bit) != 0
+        seen[partition >> 3] |= bit
+    PyMem_Free(seen)
+    return found
 
 
 cdef inline int64_t pass_position(Cursor* cursor) noexcept nogil:
@@ -446,35 +479,6 @@ cdef inline int64_t pass_position(Cursor* cursor) noexcept nogil:
 
 
 # Writing: to memory that is large enough, but for the topic's name where it says so.
-
-cdef inline uint8_t* put16(uint8_t* at, int32_t number) noexcept nogil:
-    at[0] = <uint8_t>(number >> 8)
-    at[1] = <uint8_t>number
-    return at + 2
-
-
-cdef inline uint8_t* put32(uint8_t* at, int32_t number) noexcept nogil:
-    cdef uint32_t rest = <uint32_t>number
-    at[0] = <uint8_t>(rest >> 24)
-    at[1] = <uint8_t>(rest >> 16)
-    at[2] = <uint8_t>(rest >> 8)
-    at[3] = <uint8_t>rest
-    return at + 4
-
-
-cdef inline uint8_t* put64(uint8_t* at, int64_t number) noexcept nogil:
-    at = put32(at, <int32_t>(number >> 32))
-    return put32(at, <int32_t><uint32_t>number)
-
-
-cdef inline uint8_t* put_uvarint(uint8_t* at, uint32_t number) noexcept nogil:
-    while number > 0x7F:
-        at[0] = <uint8_t>(number & 0x7F | 0x80)
-        at += 1
-        number >>= 7
-    at[0] = <uint8_t>number
-    return at + 1
-
 
 cdef inline uint8_t* put_topic(uint8_t* at, bytes topic, int version) noexcept:
     cdef Py_ssize_t size = PyBytes_GET_SIZE(topic)

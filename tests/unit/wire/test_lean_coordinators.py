@@ -34,6 +34,7 @@ KEYS = {
 FIRST_FLEXIBLE = {"transactional": 9, "commit": 8, "end": 3}
 FIRST_BY_ID = {"transactional": 13, "commit": 10}
 MOST_ITEMS = 100_000
+MOST_UNSORTED = 0xFFFF
 
 INT16, INT32, INT64 = (st.integers(-(2 ** (n - 1)), 2 ** (n - 1) - 1) for n in (16, 32, 64))
 ASCII = st.text(st.characters(max_codepoint=127), max_size=20)
@@ -58,6 +59,39 @@ def naming(name: str, version: int) -> dict[str, st.SearchStrategy[Any]]:
     return {"topic_id": UUIDS} if version >= FIRST_BY_ID[name] else {"name": NAMES}
 
 
+def positions() -> st.SearchStrategy[list[OffsetCommitRequestPartition]]:
+    """Positions of partitions that come once each: in any order if there are not too many of them.
+
+    Those below zero count as the largest, as they are none.
+    """
+
+    def of(
+        indexes: st.SearchStrategy[int],
+    ) -> st.SearchStrategy[list[OffsetCommitRequestPartition]]:
+        position = st.builds(
+            OffsetCommitRequestPartition,
+            partition_index=indexes,
+            committed_offset=INT64,
+            committed_leader_epoch=INT32,
+            committed_metadata=st.none() | ASCII,
+        )
+        return st.lists(position, min_size=1, max_size=4, unique_by=lambda p: p.partition_index)
+
+    small = of(st.integers(0, MOST_UNSORTED) | st.integers(0, 5))
+    return small | of(INT32).map(lambda some: sorted(some, key=unsigned))
+
+
+def unsigned(position: OffsetCommitRequestPartition) -> int:
+    return position.partition_index % 2**32
+
+
+def is_clear(partitions: list[OffsetCommitRequestPartition]) -> bool:
+    """Whether no partition comes twice, as is known of those in order, and of small ones."""
+    indexes = list(map(unsigned, partitions))
+    found = sorted(set(indexes))
+    return indexes == found or (len(found) == len(indexes) and max(found) <= MOST_UNSORTED)
+
+
 def plain_requests(name: str, version: int) -> st.SearchStrategy[Any]:
     """Requests that the reader takes."""
     if name == "end":
@@ -69,18 +103,7 @@ def plain_requests(name: str, version: int) -> st.SearchStrategy[Any]:
             committed=st.booleans(),
         )
     if name == "commit":
-        position = st.builds(
-            OffsetCommitRequestPartition,
-            partition_index=INT32,
-            committed_offset=INT64,
-            committed_leader_epoch=INT32,
-            committed_metadata=st.none() | ASCII,
-        )
-        topic = st.builds(
-            OffsetCommitRequestTopic,
-            partitions=st.lists(position, min_size=1, max_size=4),
-            **naming(name, version),
-        )
+        topic = st.builds(OffsetCommitRequestTopic, partitions=positions(), **naming(name, version))
         return st.builds(
             OffsetCommitRequest,
             group_id=ASCII,
@@ -120,7 +143,7 @@ def is_plain(name: str, version: int, request: Any) -> bool:
         return (
             all(map(str.isascii, texts))
             and bool(topics)
-            and all(topic.partitions for topic in topics)
+            and all(topic.partitions and is_clear(topic.partitions) for topic in topics)
             and (not by_name or all(topic.name for topic in topics))
         )
     if request.transactional_id is None or not request.transactional_id.isascii():
@@ -301,12 +324,31 @@ def compact(number: int) -> bytes:
 
 class TestACommit:
     def frame(self, *partitions: int) -> bytes:
-        """Of topics that have so many partitions each, all of which are alike."""
+        """Of topics that have so many partitions each."""
         made = pack(">hhihB", ApiKey.OFFSET_COMMIT, 9, 1, -1, 0)
         made += b"\2g" + pack(">i", -1) + b"\1" + b"\0" + compact(len(partitions) + 1)
         for count in partitions:
-            made += b"\2t" + compact(count + 1) + pack(">iqiBB", 1, 5, -1, 1, 0) * count + b"\0"
+            made += b"\2t" + compact(count + 1)
+            made += b"".join(pack(">iqiBB", index, 5, -1, 1, 0) for index in range(count)) + b"\0"
         return made + b"\0"
+
+    @pytest.mark.parametrize(
+        ("partitions", "is_plain"),
+        [
+            ([3, 1, 2, 0], True),
+            ([MOST_UNSORTED, 0], True),
+            ([0, 0], False),
+            ([3, 1, 2, 0, 3], False),
+            ([0, MOST_UNSORTED, MOST_UNSORTED], False),
+            ([MOST_UNSORTED + 1, 0], False),  # it may be, but nobody has so many
+            ([0, MOST_UNSORTED + 1, -1], True),
+        ],
+    )
+    def test_names_each_partition_once(self, partitions: list[int], is_plain: bool) -> None:
+        some = [OffsetCommitRequestPartition(partition_index=one) for one in partitions]
+        topics = [OffsetCommitRequestTopic(name="t", partitions=some)]
+        frame = framed("commit", 9, OffsetCommitRequest(group_id="g", topics=topics))
+        assert ("commit" in lean_forms(frame)) is is_plain
 
     def test_has_as_many_partitions_as_the_general_way_takes(self) -> None:
         assert lean.read_commit(memoryview(self.frame(MOST_ITEMS - 1))) is not None
