@@ -15,7 +15,7 @@ from .partition import Partition
 _log = logging.getLogger(__name__)
 
 SCRUB_STEP_BYTES = 1024 * 1024
-_SCRUB_PIECE_BYTES = 128 * 1024
+_SCRUB_PIECE_BYTES = 32 * 1024
 _SCRUB_PAUSE_S = 0.005
 SCRUB_ROUND_S = 24 * 60 * 60.0
 TICK_S = 1.0
