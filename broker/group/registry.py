@@ -227,14 +227,14 @@ class GroupRegistry:
         """
         is_nowhere = metadata.is_idle and metadata.znodes.version is None
         if metadata.is_in_log and is_nowhere:
-            return await self._confirm_leadership(metadata.group_id)
+            return await self._confirm_leadership(metadata)
         if metadata.is_disposable:
             return ErrorCode.NONE
         return await self.save_offsets(metadata, {})
 
-    async def _confirm_leadership(self, group_id: str) -> ErrorCode:
+    async def _confirm_leadership(self, metadata: GroupMetadata) -> ErrorCode:
         assert self.homes is not None, "offsets are in the log, and there is none"
-        leadership = self.homes.leadership
+        leadership, group_id = self.homes.leadership, metadata.group_id
         try:
             if not leadership.is_certain(group_id):
                 asking = asyncio.create_task(
@@ -243,6 +243,8 @@ class GroupRegistry:
                 await self._store_wait.wait_for(asking)
         except ApiError as error:
             return error.code
+        if metadata.is_abandoned:  # its offsets may have been moved out of the log meanwhile
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NONE
 
     async def save_pending(

@@ -11,7 +11,7 @@ from qbus.metadata import Check, Node, StoreUnavailable
 from qbus.metadata.znodes import PartitionStateNode
 from qbus.names import OFFSETS_TOPIC
 
-from .offset_shell import LOG, Followers, OffsetShell, refused, two
+from .offset_shell import LOG, Followers, OffsetShell, refused, switch, two
 from .shell import at
 
 GROUP = "simple"
@@ -134,6 +134,25 @@ async def test_what_is_loaded_anew_meanwhile_is_not_what_was_confirmed(brokers: 
     brokers.one.log.load(brokers.index)
     brokers.one.store.gate.set()
     assert await refused(asking) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+async def test_what_is_moved_out_of_the_log_meanwhile_is_not_taken_for_missing(
+    brokers: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, get = brokers.one.store, brokers.one.store.get
+
+    async def overtaken(path: str, *rest: Any) -> Node | None:
+        if path.endswith("/state"):
+            monkeypatch.undo()
+            switch(brokers.one, "zookeeper")
+            await brokers.one.look()
+        return await get(path, *rest)
+
+    monkeypatch.setattr(store, "get", overtaken)
+    refusal = await refused(brokers.one.groups.offsets(GROUP))
+    assert refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert not brokers.one.log.loaded[brokers.index].machine.has(GROUP)
+    assert await brokers.one.offset(GROUP, "t", 0) == 5
 
 
 async def test_without_the_node_of_the_partition_nobody_leads(brokers: Two) -> None:
