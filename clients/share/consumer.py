@@ -248,11 +248,12 @@ class ShareConsumer:
         return ready[0] if ready else None
 
     def _yielded(self, run: TakenRun, tell: Callable[[], object]) -> Iterator[ShareRecord]:
-        """Yield the records of a run for as long as they are this member's.
+        """Return an iterator of a run's records, for as long as they are this member's.
 
         ``tell`` has :meth:`_look` called soon in the loop's thread. In the reader's.
         """
         self._reading = run
+        run.look_again()  # who is in the run already, such as a loop around this one
         run.items = HeldItems(run.rest, run.lease.until, partial(self._next_of, run, tell))
         return run.items
 

@@ -378,6 +378,20 @@ async def test_what_waits_to_be_read_is_not_given_to_the_user_after_its_session(
         ]
 
 
+async def test_nor_to_another_loop_over_the_same_records() -> None:
+    async with (
+        shared() as (broker, group),
+        consumer_of(broker, acquire="batches", on_lost=lambda _: None) as consumer,
+    ):
+        group.store(numbers(8))
+        loops = aiter(consumer), aiter(consumer)
+        assert [(await anext(loops[at])).offset for at in (0, 0, 1, 1)] == [0, 1, 2, 3]
+        group.forget()
+        await consumer.flush()
+        again = await anext(loops[0])
+        assert (again.offset, again.deliveries) == (0, 2)
+
+
 async def test_a_broken_connection_loses_what_was_not_answered() -> None:
     async with shared() as (broker, group), consumer_of(broker) as consumer:
         group.store(numbers(2))
