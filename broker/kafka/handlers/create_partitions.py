@@ -24,6 +24,7 @@ from ...authorization import Operation
 from ...authorization import topic as topic_resource
 from ...controller import Growth
 from ..context import RequestContext
+from ..log_lines import in_lines
 
 if TYPE_CHECKING:
     from ...broker import Broker
@@ -71,12 +72,13 @@ async def handle(
 
 
 def _tell(grown: list[Growth], sender: str) -> None:
-    """Log it in one line: hundreds would take as long as to decide on them."""
-    if len(grown) == 1:
-        _log.info("topic %s has %d partitions now, by %s", grown[0].topic, grown[0].total, sender)
-    elif grown:
-        told = ", ".join(f"{growth.topic} ({growth.total})" for growth in grown)
-        _log.info("%d topics have more partitions now, by %s: %s", len(grown), sender, told)
+    for some in in_lines(grown):
+        if len(some) == 1:
+            topic, total = some[0].topic, some[0].total
+            _log.info("topic %s has %d partitions now, by %s", topic, total, sender)
+        else:
+            told = ", ".join(f"{growth.topic} ({growth.total})" for growth in some)
+            _log.info("%d topics have more partitions now, by %s: %s", len(some), sender, told)
 
 
 def _count(

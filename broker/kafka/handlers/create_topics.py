@@ -27,6 +27,7 @@ from ...authorization import CLUSTER, Operation
 from ...authorization import topic as topic_resource
 from ...controller import NewTopic, TopicPlan
 from ..context import RequestContext
+from ..log_lines import in_lines
 from .configs import check_dead_letters
 
 if TYPE_CHECKING:
@@ -92,19 +93,20 @@ def partitions_of(broker: "Broker", topic: NewTopic) -> int:
 
 
 def tell_created(created: Mapping[str, TopicPlan], context: RequestContext) -> None:
-    """Tell the operator of new topics: of many in one line, which costs as much as one of them."""
+    """Tell the operator of new topics."""
     for name in created:
         context.changed("create topic", name)
-    numbers = {
-        name: f"partitions: {len(plan.assignment)}, replicas of each: {plan.replication_factor}"
+    numbers = [
+        (name, f"partitions: {len(plan.assignment)}, replicas of each: {plan.replication_factor}")
         for name, plan in created.items()
-    }
-    if len(numbers) == 1:
-        ((name, told),) = numbers.items()
-        _log.info("topic %s is created, %s, by %s", name, told, context.sender)
-    elif numbers:
-        every = "; ".join(f"{name}, {told}" for name, told in numbers.items())
-        _log.info("%d topics are created by %s: %s", len(numbers), context.sender, every)
+    ]
+    for some in in_lines(numbers):
+        if len(some) == 1:
+            name, told = some[0]
+            _log.info("topic %s is created, %s, by %s", name, told, context.sender)
+        else:
+            every = "; ".join(f"{name}, {told}" for name, told in some)
+            _log.info("%d topics are created by %s: %s", len(some), context.sender, every)
 
 
 def _to_create(topic: CreatableTopic) -> NewTopic:

@@ -22,6 +22,7 @@ from qbus.wire.messages.delete_topics import (
 from ...authorization import CLUSTER, Operation
 from ...authorization import topic as topic_resource
 from ..context import RequestContext
+from ..log_lines import in_lines
 
 if TYPE_CHECKING:
     from ...broker import Broker
@@ -81,11 +82,11 @@ async def handle(
 
 
 def _tell(deleted: list[str], sender: str) -> None:
-    """Log it in one line: hundreds would take longer than to decide on them."""
-    if len(deleted) == 1:
-        _log.info("topic %s is deleted by %s", deleted[0], sender)
-    elif deleted:
-        _log.info("%d topics are deleted by %s: %s", len(deleted), sender, ", ".join(deleted))
+    for some in in_lines(deleted):
+        if len(some) == 1:
+            _log.info("topic %s is deleted by %s", some[0], sender)
+        else:
+            _log.info("%d topics are deleted by %s: %s", len(some), sender, ", ".join(some))
 
 
 def _authorize(
