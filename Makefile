@@ -8,7 +8,7 @@ BIN := .venv/bin
 SUPPLY := build/supply/bin
 WORKERS ?= 2
 LINTED := . qbus/broker/ qbus/clients/ qbus/agent/
-PACKAGING := setup.cfg pyproject.toml setup.py $(wildcard qbus/records/_*.p[xy]* qbus/wire/_*.p[xy]* broker/group/_*.p[xy]*)
+PACKAGING := setup.cfg pyproject.toml setup.py $(wildcard qbus/_*.pxd qbus/records/_*.p[xy]* qbus/wire/_*.p[xy]* broker/group/_*.p[xy]*)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check perf compile docs lock sbom audit clean

@@ -144,3 +144,21 @@ def test_make_compile_compiles_once(tmp_path: Path) -> None:
     os.utime(tmp_path / ".venv" / ".run-ready", (an_hour_ago, an_hour_ago))  # setup.py is newer
     assert made() == ["install"]
     assert made() == ["compile"]
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_make_compiles_anew_where_any_source_of_cython_changed() -> None:
+    database = subprocess.run(
+        ["make", "--print-data-base", "--question", "help"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout
+    (rule,) = (line for line in database.splitlines() if line.startswith(".venv/.run-ready: "))
+    sources = [path for folder in ("qbus", "broker") for path in (ROOT / folder).rglob("_*.px?")]
+    cython = {str(path.relative_to(ROOT)) for path in sources}
+    assert "qbus/_big_endian.pxd" in cython
+    assert cython <= {*rule.split()}
