@@ -64,10 +64,10 @@ class Compile(build_ext):
                 self.warn(f"the broker's hot modules are not compiled: {error}")
                 return
             directory.mkdir(parents=True)
+            if self.inplace:  # where sources may change; first, as what has no stamp is not checked
+                (directory / table.STAMP).write_text(stamp)
             for library in libraries:
                 shutil.move(library, directory / library.name)
-        if self.inplace:  # where sources may change
-            (directory / table.STAMP).write_text(stamp)
 
     def get_outputs(self) -> list[str]:
         """As of the base; what mypyc makes is known once it is there."""

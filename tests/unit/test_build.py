@@ -45,8 +45,8 @@ class Command:
 
 
 @pytest.fixture
-def compilation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compilation:
-    """Compiles with another mypyc; the names of what came of it, and what was warned of."""
+def setup(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """``setup.py``, which sets nothing up."""
 
     def nothing(*_: object, **__: object) -> list[object]:
         return []
@@ -61,8 +61,14 @@ def compilation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compilation:
     spec = spec_from_file_location("qbus_setup", ROOT / "setup.py")
     assert spec is not None
     assert spec.loader is not None
-    setup: Any = module_from_spec(spec)
+    setup = module_from_spec(spec)
     spec.loader.exec_module(setup)
+    return setup
+
+
+@pytest.fixture
+def compilation(setup: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compilation:
+    """Compiles with another mypyc; the names of what came of it, and what was warned of."""
 
     def compile_with(mypyc: MyPyC) -> tuple[list[str], list[str]]:
         monkeypatch.setattr(setup, "_mypyc", mypyc)
@@ -111,6 +117,26 @@ def test_a_build_that_is_interrupted_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         compilation(mypyc)
     assert [*scratch.iterdir()] == []
+
+
+def test_an_interrupted_build_leaves_no_library_without_what_it_was_made_of(
+    setup: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such libraries would count as installed, and run whatever becomes of the sources."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    table = SimpleNamespace(DIRECTORY="_compiled", STAMP="sources", stamp=lambda _: "as of now")
+    monkeypatch.setattr(setup, "_compiled_modules", lambda: table)
+    monkeypatch.setattr(setup, "_mypyc", lambda _, directory: [directory / "one.so"])
+    monkeypatch.setattr(shutil, "move", interrupt)
+    monkeypatch.chdir(tmp_path)
+    command = setup.Compile(tmp_path / "lib")
+    command.inplace = True
+    with pytest.raises(KeyboardInterrupt):
+        command.run()
+    assert (tmp_path / "qbus" / "_compiled" / "sources").read_text() == "as of now"
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
