@@ -497,3 +497,19 @@ async def test_a_log_that_comes_back_with_its_directory_makes_way_for_the_topics
         plane.logs.empty_trash()
         assert places_of(tmp_path, "again-0.*-stray") == ([] if is_known else [aside])
         await plane.stop()
+
+
+async def test_the_log_of_a_former_topic_is_used_after_all_once_it_says_no_more_whose_it_is(
+    plane: DataPlane,
+) -> None:
+    """As the documentation has the operator do; with its id it makes way for the topic's log."""
+    for says, end in ((True, 0), (False, 1)):
+        await created(plane, "again", 1)
+        await plane.stop()
+        await plane.metadata.remove("again")
+        await plane.metadata.put(plane.metadata.new_topic("again"))
+        if not says:
+            (plane.directory / "logs" / "again-0" / "partition.metadata").unlink()
+        await plane.start()
+        assert plane.partition("again").log.log_end_offset == end
+        await plane.metadata.remove("again")
