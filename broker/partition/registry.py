@@ -445,7 +445,8 @@ class PartitionRegistry:
 
     def _name_strays(self, logs: Mapping[TopicPartition, Log]) -> None:
         strays = sorted(log.directory for key, log in logs.items() if self._is_stray(key, log))
-        strays += sorted(self._logs.strays())
+        aside, topics = self._logs.strays(), self._metadata.topics_by_id
+        strays += sorted(path for path, topic_id in aside.items() if topic_id not in topics)
         if strays:
             _log.warning(
                 "%d directories hold partitions of topics that do not exist and are left alone;"
@@ -453,6 +454,14 @@ class PartitionRegistry:
                 " To free their space, stop the broker and delete them: %s",
                 len(strays),
                 " ".join(strays),
+            )
+        kept = sorted(path for path, topic_id in aside.items() if topic_id in topics)
+        if kept:
+            _log.error(
+                "%d directories were set aside by a start at which the metadata told of other"
+                " topics. Theirs exist, so keep them: they may be the only copies: %s",
+                len(kept),
+                " ".join(kept),
             )
 
     def _is_stray(self, key: TopicPartition, log: Log) -> bool:

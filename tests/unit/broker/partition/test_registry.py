@@ -513,3 +513,16 @@ async def test_the_log_of_a_former_topic_is_used_after_all_once_it_says_no_more_
         await plane.start()
         assert plane.partition("again").log.log_end_offset == end
         await plane.metadata.remove("again")
+
+
+async def test_what_was_set_aside_of_a_topic_that_exists_is_not_called_superfluous(
+    plane: DataPlane, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a start whose metadata were older than the log."""
+    await created(plane, "again", 1)
+    await plane.stop()
+    aside = plane.directory / "logs" / "again-0.1-stray"
+    (plane.directory / "logs" / "again-0").rename(aside)
+    await plane.start()
+    assert f"Theirs exist, so keep them: they may be the only copies: {aside}" in caplog.text
+    assert "of topics that do not exist" not in caplog.text
