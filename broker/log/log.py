@@ -446,6 +446,11 @@ class Log:
         """
         return self._scrubber.step(max_bytes)
 
+    @property
+    def scrubbed_bytes(self) -> int:
+        """How much :meth:`scrub` has gone through, counted again in each round."""
+        return self._scrubber.checked_bytes
+
     def on_corruption(self, listener: Callable[[Corruption], None]) -> None:
         """Have ``listener`` called, in whichever thread finds corrupt data."""
         self._state.on_corruption = listener

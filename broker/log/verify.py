@@ -51,15 +51,19 @@ class LogVerifier:
 
 
 class Scrubber:
-    """Checks all of one log again and again, a step at a time, oldest segment first."""
+    """Checks all of one log again and again, a step at a time, oldest segment first.
 
-    __slots__ = ("_place", "_segment", "_state", "_verifier")
+    ``checked_bytes`` is how much it has gone through.
+    """
+
+    __slots__ = ("_place", "_segment", "_state", "_verifier", "checked_bytes")
 
     def __init__(self, state: LogState, verifier: LogVerifier) -> None:
         self._state = state
         self._verifier = verifier
         self._segment: LogSegment | None = None
         self._place = Place(0, 0)
+        self.checked_bytes = 0
 
     def step(self, max_bytes: int) -> bool:
         """Check about ``max_bytes`` more; whether that was the end of the log.
@@ -74,7 +78,9 @@ class Scrubber:
             self._place = Place(segment.base_offset, 0)
         end = Place(*segment.end)
         if self._place.position < end.position:
+            begun = self._place.position
             self._place = self._check(segment, max_bytes, end)
+            self.checked_bytes += self._place.position - begun
         if self._place.position < end.position:
             return False
         done = segment is self._state.active

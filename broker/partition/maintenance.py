@@ -100,13 +100,14 @@ class LogMaintenance:
         """
         if self._scrubbing is None:
             self._scrubbing = self._next_to_scrub()
-        for _ in range(SCRUB_STEP_BYTES // _SCRUB_PIECE_BYTES):
-            if self._scrubbing is None or self._stopping:
-                break
-            self._scrub_piece(self._scrubbing)
+        left = SCRUB_STEP_BYTES
+        while left > 0 and self._scrubbing is not None and not self._stopping:
+            left -= max(self._scrub_piece(self._scrubbing), _SCRUB_PIECE_BYTES)
             time.sleep(_SCRUB_PAUSE_S)
 
-    def _scrub_piece(self, partition: Partition) -> None:
+    def _scrub_piece(self, partition: Partition) -> int:
+        """Verify at least a batch; how many bytes that were."""
+        before = partition.log.scrubbed_bytes
         try:
             if partition.log.scrub(_SCRUB_PIECE_BYTES):
                 self._scrubbing = None
@@ -115,6 +116,7 @@ class LogMaintenance:
         except OSError as error:
             _log.warning("verifying %s failed: %s", partition, error)
             self._scrubbing = None
+        return partition.log.scrubbed_bytes - before
 
     def _next_to_scrub(self) -> Partition | None:
         following = next(self._scrubbed, None)

@@ -141,6 +141,15 @@ class TestScrubbing:
             maintenance(plane).scrub()
         assert len(plane.partition("orders").log.corruptions) == 1
 
+    async def test_large_batches_are_no_more_bytes_at_a_time_than_small_ones(
+        self, plane: DataPlane
+    ) -> None:
+        partition = await plane.create("orders", qbus_durability="memory")
+        for _ in range(10):
+            partition.append(batch(b"a" * 400_000), 1)
+        maintenance(plane).scrub()
+        assert 1_200_000 < partition.log.scrubbed_bytes < 1_210_000
+
     @pytest.mark.sources
     async def test_once_all_is_checked_there_is_a_pause(
         self, plane: DataPlane, monkeypatch: pytest.MonkeyPatch
