@@ -454,7 +454,7 @@ def _set_namesakes_aside(
                 raise
         else:
             rest = [f"{other.place}/{key}" for other in several[key] if other is not one]
-            _tell_set_aside(f"{one.place}/{key}", path, rest, is_topic=ids[key] is not None)
+            _tell_set_aside(f"{one.place}/{key}", path, _why(one.topic_id, ids[key]), rest)
         gone.add((one.place, key))
     return [
         (directory, key)
@@ -475,12 +475,16 @@ def _look_at(key: TopicPartition, directories: Sequence[DataDirectory]) -> list[
     return found
 
 
-def _tell_set_aside(directory: str, path: str, rest: Sequence[str], *, is_topic: bool) -> None:
-    why = (
-        "it belongs to another topic, deleted since, than the one that has the name now"
-        if is_topic
-        else "there is no topic of that name, and logs of two topics that had it"
-    )
+def _why(topic_id: bytes | None, topic_id_now: bytes | None) -> str:
+    """Why a log is set aside whose topic has the id ``topic_id``."""
+    if topic_id is None:
+        return "it has no records, and does not say to which topic it belongs"
+    if topic_id_now is None:
+        return "there is no topic of that name, and logs of two topics that had it"
+    return "it belongs to another topic, deleted since, than the one that has the name now"
+
+
+def _tell_set_aside(directory: str, path: str, why: str, rest: Sequence[str]) -> None:
     _logger.warning(
         "%s is set aside as %s: %s. Of the same partition there is also %s",
         *(directory, path, why, " and ".join(rest)),

@@ -300,11 +300,14 @@ def test_a_log_whose_id_is_lost_stops_the_start_before_anything_is_touched(
     assert all(bench.log(name).exists() for name in "abc")
 
 
-def test_an_empty_directory_left_by_a_crash_makes_way(bench: Bench) -> None:
+def test_an_empty_directory_left_by_a_crash_makes_way(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     bench.make("b", NOW, 3)
     bench.log("a").mkdir(parents=True)
     bench.start()
     assert bench.opened() == {"b": 3}
+    assert "it has no records, and does not say to which topic it belongs" in caplog.text
 
 
 def test_a_disk_that_fails_while_a_log_is_looked_at_is_offline_and_the_other_log_counts(
