@@ -33,8 +33,9 @@ def _no_topic(_: str) -> None:
 class LogManager:
     """Opens, creates, deletes and closes logs, and keeps their checkpoints.
 
-    ``get``, ``logs`` and ``directories`` do no IO; everything else waits for disks and is for
-    threads. What fails takes its directory offline: see :class:`DirectoryHealth`.
+    ``get``, ``logs``, ``directories``, ``is_offline``, ``strays`` and ``remove_strays`` do no IO;
+    everything else waits for disks and is for threads. What fails takes its directory offline: see
+    :class:`DirectoryHealth`.
     """
 
     def __init__(self, directories: list[DataDirectory], threads: int, files: Files) -> None:
