@@ -59,6 +59,7 @@ _CERTAIN_S: Final = 0.5
 They do while it keeps them, too.
 """
 _ON_ITS_WAY_S: Final = 0.1  # how long a job takes to its client
+_NEVER: Final = float("inf")
 _LED_WITHIN_S: Final = 10.0
 _LOOK_S: Final = 0.2  # between two looks at what is waited for, though nothing seems to change
 
@@ -595,30 +596,33 @@ class DisqueService(PartitionListener[Partition]):
         """
         if not taken or self._loop.time() - since <= _CERTAIN_S:
             return taken
-        answers = await asyncio.gather(*(self._is_locked(node, one.job) for one in taken))
-        return [one for one, is_locked in zip(taken, answers, strict=True) if is_locked]
+        ends = await asyncio.gather(*(self._lock_end(node, one.job) for one in taken))
+        least = self._loop.time() + _KEEP_S + _ON_ITS_WAY_S
+        return [one for one, end in zip(taken, ends, strict=True) if end > least]
 
-    async def _is_locked(self, node: Node, job: Job) -> bool:
-        """Whether the lock under which another node gave a job still runs there, for a while."""
+    async def _lock_end(self, node: Node, job: Job) -> float:
+        """Until when the lock runs at least under which another node gave a job, in seconds.
+
+        -inf: it runs no more, as far as is known.
+        """
         if job.is_at_most_once:
-            return True  # nobody else gets it
+            return _NEVER  # nobody else gets it
         since = self._loop.time()
         try:
             shown = await self.ask(node, "SHOW", job.id)
         except CommandError as error:
             _log.debug("the job %s may be somebody else's: %s", job.id, error)
-            return False
+            return -_NEVER
         if not isinstance(shown, list):
-            return False  # it is done
+            return -_NEVER  # it is done
         known = dict(zip(shown[::2], shown[1::2], strict=False))
         left_ms = known.get(b"next-requeue-within")
-        return (
+        is_same = (
             known.get(b"state") == b"active"
             and known.get(b"nacks") == job.nacks
             and known.get(b"additional-deliveries") == job.additional_deliveries
-            and isinstance(left_ms, int)
-            and left_ms > 1000 * (self._loop.time() - since + _KEEP_S + _ON_ITS_WAY_S)
         )
+        return since + left_ms / 1000 if is_same and isinstance(left_ms, int) else -_NEVER
 
     def _keep_none(self, queue: JobQueue, came: Sequence[TakenJob]) -> None:
         """Give jobs of another node back at once, but for those that can only be given out here."""

@@ -91,6 +91,20 @@ class Others:
         pass
 
 
+class SlowFar(Far):
+    """One that takes its time to show all jobs but its first."""
+
+    async def answer(self, command: str, words: tuple[object, ...]) -> Any:
+        if command != "SHOW":
+            return await super().answer(command, words)
+        if words == (far_job("soon")[1].decode(),):
+            self.shown[b"next-requeue-within"] = 600
+        else:
+            await asyncio.sleep(0.2)
+            self.shown[b"next-requeue-within"] = 60_000
+        return await super().answer(command, words)
+
+
 def far_job(body: str, *, is_once: bool = False) -> list[Any]:
     """A job in the reply of another node."""
     text = f"D-00000000-{body.ljust(24, 'A')}-05a{0 if is_once else 1}"
@@ -208,6 +222,17 @@ class TestOtherNodes:
         far.speak()
         taken = await jobs.ask("GETJOB NOHANG COUNT 5 FROM q")
         assert [body for _, _, body in taken] == ["once"], "which nobody else gets"
+
+    async def test_one_whose_lock_ends_while_others_are_shown_is_not_given_out(
+        self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        soon, later = far_job("soon"), far_job("later")
+        (far,) = self.meet(jobs, monkeypatch, SlowFar(1, [soon, later]))
+        monkeypatch.setattr(service, "_PATIENCE_S", 3600.0)
+        monkeypatch.setattr(service, "_CERTAIN_S", -1.0)  # the reply comes late
+        far.speak()
+        taken = await jobs.ask("GETJOB NOHANG COUNT 5 FROM q")
+        assert [body for _, _, body in taken] == ["later"]
 
     async def test_a_defect_leaves_nobody_waiting(
         self, jobs: Jobs, far: Far, caplog: pytest.LogCaptureFixture
