@@ -261,7 +261,8 @@ class SilentNodes:
             _log.debug("node %s refuses to say whether it is there: %s", node.name, error)
         except NodeUnavailableError as error:
             _log.debug("node %s is still silent: %s", node.name, error)
+            return
+        finally:  # a defect leaves it silent, but not for ever
             if node.name in self._is_greeted:
                 self._is_greeted[node.name] = False
-            return
         self.discard(node)

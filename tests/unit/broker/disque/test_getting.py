@@ -150,11 +150,16 @@ class TestOtherNodes:
         far.jobs = [far_job("new")]
         assert (await jobs.ask("GETJOB NOHANG FROM q"))[0][2] == "new"
 
+    @pytest.mark.parametrize(
+        "failure",
+        [NodeUnavailableError("there is no way to it"), ValueError("a defect")],
+        ids=["unavailable", "defect"],
+    )
     async def test_one_that_fails_stays_silent_until_it_answers(
-        self, jobs: Jobs, far: Far, monkeypatch: pytest.MonkeyPatch
+        self, jobs: Jobs, far: Far, monkeypatch: pytest.MonkeyPatch, failure: Exception
     ) -> None:
         async def fail(*_: object) -> None:
-            raise NodeUnavailableError("there is no way to it")
+            raise failure
 
         assert await jobs.ask("GETJOB NOHANG FROM q") is None
         await asyncio.sleep(0.05)
