@@ -123,9 +123,8 @@ class GetCommand:
         elif service.nodes.is_leaving and not call.is_local:
             reply.answer(resp.error(errors.IS_LEAVING))
         else:
-            client = call.client
-            client.is_blocked = True
             queues = [service.need_queue(name) for name in dict.fromkeys(options.queues)]
+            call.client.is_blocked = True
             on_end = partial(self._on_job, call, options, reply)
             blocked = BlockedClient(self._loop, queues, timeout_ms, on_end, is_node=call.is_local)
             reply.on_cancel(partial(_leave, blocked))

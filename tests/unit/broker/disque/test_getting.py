@@ -254,6 +254,7 @@ class TestOtherNodes:
         monkeypatch.setattr(service, "MOST_QUEUES", 1)
         reply = await jobs.ask("GETJOB FROM q other")
         assert str(reply) == "ERR there are too many queues without a job"
+        assert not jobs.client.is_blocked
 
     async def test_a_job_that_it_adds_too_late_is_taken_back(self, jobs: Jobs, far: Far) -> None:
         await jobs.add()
