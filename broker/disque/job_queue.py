@@ -293,20 +293,29 @@ class JobQueue:
         if any(part.queue.is_closed for part in self._parts):
             self._refresh(self)
 
+    def _is_behind_others(self, *, for_node: bool) -> bool:
+        """Whether others wait for all that a client which comes now could get.
+
+        No node that waits gets what came from elsewhere.
+        """
+        if not self._clients:
+            return False
+        return for_node or not self._imported or self.own_clients(1) > 0
+
     async def take(self, most: int, *, for_node: bool = False) -> list[TakenJob]:
         """Up to so many jobs; none where others wait for them, or it is paused.
 
         ``for_node``: for another node, which gets nothing that came from elsewhere. Raises ApiError
         and OSError, if there is nothing where nothing is wrong.
         """
-        if self._clients or self.is_paused_out:
+        if self.is_paused_out or self._is_behind_others(for_node=for_node):
             return []
-        self._renew_parts()
         taken: list[TakenJob] = []
         while self._imported and len(taken) < most and not for_node:
             taken.append(self._imported.popleft())
-        if len(taken) == most:
+        if len(taken) == most or self._clients:
             return taken
+        self._renew_parts()
         parts, failure = self._parts, None
         for number in range(len(parts)):
             part = parts[(self._turn + number) % len(parts)]
@@ -329,7 +338,7 @@ class JobQueue:
 
         An empty one: there is nothing now.
         """
-        if self._clients or self.is_paused_out:
+        if self.is_paused_out or self._is_behind_others(for_node=for_node):
             return b""
         if self._imported or len(self._parts) != 1 or self._parts[0].queue.is_closed:
             return self.take(most, for_node=for_node)

@@ -473,6 +473,20 @@ class TestWaiting:
             assert decoded(await asyncio.wait_for(one, 5))[0][2] == body
         assert await jobs.bodies("COUNT 9") == ["from elsewhere"]
 
+    async def test_a_node_that_waits_keeps_nothing_from_elsewhere_from_own_clients(
+        self, jobs: Jobs
+    ) -> None:
+        queue = jobs.service.need_queue(b"q")
+        waiting = jobs.begin("QBUS.LOCAL GETJOB FROM q", jobs.new_client())
+        await eventually(lambda: queue.blocked == 1)
+        came = Job(b"q", "D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a0", b"once")
+        queue.keep(TakenJob(came, None))
+        assert await jobs.ask("QBUS.LOCAL GETJOB NOHANG FROM q") is None
+        assert await jobs.bodies() == ["once"]
+        assert not waiting.done()
+        await jobs.add(body="here")
+        assert decoded(await asyncio.wait_for(waiting, 5))[0][2] == "here"
+
     async def test_what_another_node_sends_as_the_last_client_goes_is_given_back(
         self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
