@@ -280,6 +280,8 @@ class JobQueue:
     def set_pause(self, pause: str) -> None:
         """Pause it, or let it go on."""
         self.pause = pause
+        while self._imported and self.give_from_elsewhere(self._imported[0]):
+            self._imported.popleft()
         self._wait()
 
     def note_use(self) -> None:
@@ -433,11 +435,12 @@ class JobQueue:
             self._waits_for.clear()
 
     def give_from_elsewhere(self, taken: TakenJob) -> bool:
-        """Give a job that came from another node to who waits first; whether somebody does.
+        """Give a job that came from another node to who waits first; whether somebody got it.
 
-        No other node gets it: nodes that wait at each other would hand it round.
+        Nobody does while the queue is paused, and no other node: nodes that wait at each other
+        would hand it round.
         """
-        return self._give_first(taken, with_nodes=False)
+        return not self.is_paused_out and self._give_first(taken, with_nodes=False)
 
     def _give_first(self, taken: TakenJob, *, with_nodes: bool) -> bool:
         while (client := self._first_client(with_nodes=with_nodes)) is not None:

@@ -487,6 +487,22 @@ class TestWaiting:
         await jobs.add(body="here")
         assert decoded(await asyncio.wait_for(waiting, 5))[0][2] == "here"
 
+    async def test_what_comes_from_another_node_to_a_paused_queue_is_for_who_waits_then(
+        self, jobs: Jobs
+    ) -> None:
+        queue = jobs.service.need_queue(b"q")
+        assert await jobs.ask("PAUSE q out") == "out"
+        waiting = jobs.begin("GETJOB FROM q", jobs.new_client())
+        await eventually(lambda: queue.blocked == 1)
+        for body in (b"one", b"two"):
+            came = TakenJob(Job(b"q", "D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a0", body), None)
+            assert not queue.give_from_elsewhere(came)
+            queue.keep(came)
+        assert not waiting.done()
+        assert await jobs.ask("PAUSE q none") == "none"
+        assert decoded(await asyncio.wait_for(waiting, 5))[0][2] == "one"
+        assert await jobs.bodies() == ["two"]
+
     async def test_what_another_node_sends_as_the_last_client_goes_is_given_back(
         self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
