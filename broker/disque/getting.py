@@ -138,19 +138,21 @@ class GetCommand:
     ) -> None:
         service, client = self._service, call.client
         client.is_blocked = False
-        is_refused = not service.authentication.is_current(client) or (
-            service.guard is not None and not service.guard.is_still_allowed(call)
-        )
-        if taken is not None and (is_refused or reply.done()):  # the client is gone, or as good as
-            service.run(service.give_back(taken))
-        if reply.done():
-            return
-        if is_refused:
+        if reply.done() or not self._is_still_allowed(call):  # it is gone, or as good as that
+            if taken is not None:
+                service.run(service.give_back(taken))
             reply.answer(resp.error(errors.NOT_ANY_MORE))
         elif taken is None:
             reply.answer(resp.NULL_ARRAY)
         else:
             reply.answer(jobs_reply([taken], with_counters=options.with_counters))
+
+    def _is_still_allowed(self, call: Call) -> bool:
+        """Whether a client that has waited may still have jobs."""
+        service = self._service
+        return service.authentication.is_current(call.client) and (
+            service.guard is None or service.guard.is_still_allowed(call)
+        )
 
 
 async def take(queues: Sequence[JobQueue], count: int, *, for_node: bool) -> list[TakenJob]:

@@ -304,6 +304,20 @@ class TestJobs:
         ((_, _, body),) = await jobs.ask("GETJOB NOHANG FROM q", jobs.as_user("bob"))
         assert body == "second", "it is there for others"
 
+    async def test_whoever_left_is_denied_nothing(self, jobs: Guarded) -> None:
+        await jobs.by_admin("ADDJOB q body 0")
+        assert len(await jobs.by_admin("GETJOB NOHANG FROM q")) == 1
+        jobs.allow(GROUP, "disque", Operation.READ)
+        jobs.allow(TOPIC, "q", Operation.READ)
+        waiting = jobs.begin("GETJOB FROM q")
+        queue = jobs.service.need_queue(b"q")
+        assert queue.blocked == 1
+        jobs.take_away()
+        before = jobs.access.denied
+        waiting.cancel()
+        assert queue.blocked == 0
+        assert jobs.access.denied == before
+
 
 class TestTheCluster:
     @pytest.mark.parametrize(
