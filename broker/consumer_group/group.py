@@ -201,8 +201,7 @@ class ConsumerGroup:
         for member in sorted(members, key=lambda one: one.epoch):
             self._roster.restore(member)
             self._extend_session(member, now)
-            if member.state is MemberState.UNREVOKED:
-                self._limit_revocation(member, now)
+            self._time_release(member, now)
         if self.epoch == self.assignment_epoch and self._roster.leaves_partitions_out():
             self._begin_epoch()
             self._wake_by(now)
@@ -606,7 +605,6 @@ class ConsumerGroup:
         self, member: Member, owned: Partitions | None, now: float, *, is_joining: bool = False
     ) -> None:
         before = member.held
-        was_revoking = member.revoking
 
         def is_free(partition: TopicPartition) -> bool:
             return self._roster.is_free(member, partition)
@@ -617,10 +615,20 @@ class ConsumerGroup:
         ):
             self._roster.touch(member)
             self._roster.note_held(member, before)
-        if was_revoking and member.revoking != was_revoking:
-            member.revoke_by = math.inf
-        if not member.is_to_release:
-            member.revoke_by = math.inf
+        self._time_release(member, now)
+
+    def _time_release(self, member: Member, now: float) -> None:
+        """Limit how long a member holds what others are to have.
+
+        What it is told to give up has the limit that it had before, if all of it had one.
+        """
+        releasing = member.to_release
+        limited = member.releasing & releasing
+        is_told = member.state is MemberState.UNREVOKED
+        if not limited or (is_told and limited != releasing):
+            limited, member.revoke_by = releasing, math.inf
+        member.releasing = limited
+        if not releasing:
             return
         if member.revoke_by == math.inf:
             member.offered_until = now + self._patience(member)

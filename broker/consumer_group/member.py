@@ -14,7 +14,8 @@ before: the member may be taking it over just then, or may never have been told,
 lost. To be told to have what it has would not make the latter answer, for nothing changes for it.
 So it is told once more of all that it was given, takes that over, and then gives it up. Where it
 does not, it is told after some time what it is to give up, all the same. As in Kafka, it has its
-rebalance time-out for all of this, from when somebody else was first to have the partition.
+rebalance time-out for all of this, from when somebody else was first to have the partition. If it
+is told to give up others besides, which it could keep until then, it has the whole time-out again.
 """
 
 import math
@@ -63,6 +64,7 @@ class Member:
     classic: None of a member that speaks KIP-848.
     deadline: when its session ends; revoke_by: when it must have given up what it is to, or, of a
         classic member, have joined again. Monotonic seconds; they are not stored.
+    releasing: what of that it was to give up already when ``revoke_by`` was set. Not stored.
     offered_until: how long it is told of what it did not list before it is to give that up. Alike.
     told: what the last response told it; None: it is to be told, whatever that is.
     listed: what it last said that it has; None: nothing yet. Not stored.
@@ -93,6 +95,7 @@ class Member:
     told: Partitions | None = None
     listed: Partitions | None = field(default=None, repr=False)
     offers: int = field(default=0, repr=False)
+    releasing: Partitions = field(default=NONE, repr=False)
     offered_until: float = field(default=math.inf, repr=False)
     sight: Sight | None = field(default=None, repr=False)
     path: str = field(default="", repr=False)
@@ -114,9 +117,11 @@ class Member:
         return self.epoch == LEAVE_STATIC
 
     @property
-    def is_to_release(self) -> bool:
-        """Whether others are to have what it holds, be it told of that or not."""
-        return self.state is MemberState.UNREVOKED or self.offers > 0
+    def to_release(self) -> Partitions:
+        """What it holds and others are to have, be it told of that or not."""
+        if self.state is MemberState.UNREVOKED:
+            return self.revoking
+        return self.assigned - self.target if self.offers else NONE
 
     def is_reconciled(self, epoch: int) -> bool:
         """Whether it has all that the assignment of an epoch gives to it."""

@@ -225,6 +225,18 @@ class TestAMemberThatMayHaveMissedWhatItWasGiven:
             scene.pass_time(10)
             assert scene.beat("a", 3).error is ErrorCode.NONE
 
+    def test_has_the_whole_time_out_for_what_it_is_to_give_up_besides(self, scene: Scene) -> None:
+        """That it lists the rest ends that it is told again: it is to give some of that up, too."""
+        self.silent(scene, 18)
+        scene.beat("c", 0, **SUBSCRIBED)
+        scene.pass_time(1)
+        assert len(scene.beat("a", 2).assignment or ()) == 1
+        for _ in range(5):
+            scene.pass_time(11)
+            assert scene.beat("a", 2).error is ErrorCode.NONE
+        scene.pass_time(5)
+        assert scene.refusal("a", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+
     def test_that_goes_for_a_while_has_nothing_to_release(self) -> None:
         scene = Scene(t=2)
         scene.client("a", instance_id="i").beat()

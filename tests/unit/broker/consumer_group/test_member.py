@@ -51,9 +51,9 @@ def test_a_member_that_never_takes_it_over_is_not_told_for_ever() -> None:
     member = having(P0, P1, target=of(P0), state=MemberState.STABLE)
     for _ in range(20):
         assert not reconcile(member, P0)
-    assert member.is_to_release
+    assert member.to_release == of(P1)
     assert reconcile(member, P0, is_patient=False)
     assert (member.state, member.revoking, member.offers) == (MemberState.UNREVOKED, of(P1), 0)
     assert reconcile(member, P0, is_patient=False)
     assert (member.state, member.epoch, member.held) == (MemberState.STABLE, 5, of(P0))
-    assert not member.is_to_release
+    assert not member.to_release
