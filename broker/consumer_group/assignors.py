@@ -128,8 +128,10 @@ class _Balance:
                 if topic in sizes:
                     readers_of.setdefault(topic, []).append(one.member_id)
         known: dict[tuple[str, ...], int] = {}
-        for topic, members in readers_of.items():
-            key = tuple(members)
+        for topic in sizes:  # in their order: that of a set differs from process to process
+            if topic not in readers_of:
+                continue
+            key = tuple(members := readers_of[topic])
             if key not in known:
                 known[key] = len(self._queues)
                 self._queues.append([(0, member_id) for member_id in members])

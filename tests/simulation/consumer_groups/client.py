@@ -1,5 +1,6 @@
 """A client of the consumer protocol: it gives partitions up and takes them over in its own time."""
 
+import math
 from dataclasses import dataclass
 from random import Random
 
@@ -19,7 +20,7 @@ class Client:
     """One client.
 
     reads: the partitions that it reads, or is about to read and cannot stop short of.
-    wanted: what it was told to have; None: it has that, since ``settled_at``.
+    wanted: what it was told to have, first of something else at ``told_at``; None: it has that.
     heard_at: when it got its last response.
     must_tell: whether its next heartbeat says everything, as a response may be lost.
     """
@@ -31,7 +32,7 @@ class Client:
     reads: Partitions = NOTHING
     wanted: Partitions | None = None
     heard_at: float = 0.0
-    settled_at: float = 0.0
+    told_at: float = 0.0
     must_tell: bool = True
     acknowledges: bool = False
     is_out: bool = False  # another one has its instance id
@@ -72,6 +73,12 @@ class Client:
         known = self.reads if self.wanted is None else self.wanted
         if result.assignment is not None and result.assignment != known:
             self.wanted = result.assignment  # to be told what it knows changes nothing
+
+    def due(self, late: float) -> float:
+        """Return when it is to have what it was told to have, and to be heard, at the latest."""
+        if self.epoch <= 0:
+            return math.inf
+        return late + (self.heard_at if self.wanted is None else min(self.heard_at, self.told_at))
 
     def settle(self, random: Random) -> None:
         """Give up and take over all that there is."""
