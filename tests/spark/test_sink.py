@@ -14,6 +14,7 @@ from qbus import Admin, Consumer
 from qbus.clients.producer.partitioner import partition_for_key
 from qbus.clients.types import ConsumerRecord, TopicPartition
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -147,6 +148,8 @@ def test_at_least_once_writes_at_once(
 ) -> None:
     frame = spark.range(20_000).selectExpr("cast(id as string) as value", "cast(id as string) key")
     save(frame, qbus_exactly_once="false", kafka_acks="1")
+    # It is answered once the leader has written it, and read once that is on its disk.
+    wait_until(lambda: len(records(broker, out)) >= 20_000, "all to be on the disk", 30)
     found = records(broker, out)
     assert Counter(record.value for record in found) == Counter(
         b"%d" % number for number in range(20_000)
