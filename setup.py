@@ -182,11 +182,17 @@ setup(
         *(
             Extension(name, [source], depends=parts, extra_compile_args=["-g0"], optional=True)
             for name, source, *parts in (
-                ("qbus.records._compact", str(RECORDS / "_compact.pyx")),
+                (
+                    "qbus.records._compact",
+                    str(RECORDS / "_compact.pyx"),
+                    str(RECORDS / "_write.pxd"),
+                    BIG_ENDIAN,
+                ),
                 (
                     "qbus.records._header",
                     str(RECORDS / "_header.pyx"),
                     str(RECORDS / "_blocks.pxi"),
+                    BIG_ENDIAN,
                 ),
                 ("qbus.wire._lean", "qbus/wire/_lean.pyx", BIG_ENDIAN),
                 (

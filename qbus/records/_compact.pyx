@@ -16,6 +16,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
+from qbus._big_endian cimport be32, be64, put32, put64
 from qbus.records._parse cimport NO_FAULT, Field, Parsed, Parser, read_record
 from qbus.records._write cimport put_varint, varint_size
 
@@ -29,26 +30,6 @@ REVISION = 1  # see compact.py
 cdef extern from *:
     """
     #define PyBUF_READ_ONLY 0x100
-
-    static CYTHON_INLINE uint32_t be32(const uint8_t* at) {
-        return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-    }
-
-    static CYTHON_INLINE uint64_t be64(const uint8_t* at) {
-        return (uint64_t)be32(at) << 32 | be32(at + 4);
-    }
-
-    static CYTHON_INLINE void put32(uint8_t* at, uint32_t number) {
-        at[0] = (uint8_t)(number >> 24);
-        at[1] = (uint8_t)(number >> 16);
-        at[2] = (uint8_t)(number >> 8);
-        at[3] = (uint8_t)number;
-    }
-
-    static CYTHON_INLINE void put64(uint8_t* at, uint64_t number) {
-        put32(at, (uint32_t)(number >> 32));
-        put32(at + 4, (uint32_t)number);
-    }
 
     static CYTHON_INLINE uint64_t le64(const uint8_t* at) {
         return (uint64_t)at[0] | (uint64_t)at[1] << 8 | (uint64_t)at[2] << 16
@@ -111,10 +92,6 @@ cdef extern from *:
     }
     """
     int PyBUF_READ_ONLY
-    uint32_t be32(const uint8_t* at) noexcept nogil
-    uint64_t be64(const uint8_t* at) noexcept nogil
-    void put32(uint8_t* at, uint32_t number) noexcept nogil
-    void put64(uint8_t* at, uint64_t number) noexcept nogil
     void sip_digest(
         const uint8_t* data, size_t size, uint64_t key0, uint64_t key1,
         uint64_t* low, uint64_t* high

@@ -8,6 +8,8 @@ from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
+from qbus._big_endian cimport be32, be64
+
 from array import array
 
 from qbus.errors import CorruptBatch
@@ -20,14 +22,6 @@ cdef extern from *:
     """
     #define PyBUF_READ_ONLY 0x100
 
-    static CYTHON_INLINE uint32_t be32(const uint8_t* at) {
-        return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-    }
-
-    static CYTHON_INLINE uint64_t be64(const uint8_t* at) {
-        return (uint64_t)be32(at) << 32 | be32(at + 4);
-    }
-
     static CYTHON_INLINE PyObject* new_tuple(PyTypeObject* kind, Py_ssize_t size) {
         PyObject* made = PyType_GenericAlloc(kind, size);
     #if PY_VERSION_HEX >= 0x030E0000
@@ -37,8 +31,6 @@ cdef extern from *:
     }
     """
     int PyBUF_READ_ONLY
-    uint32_t be32(const uint8_t* at) noexcept
-    uint64_t be64(const uint8_t* at) noexcept
     object new_tuple(PyTypeObject* kind, Py_ssize_t size)
 
 cdef enum:
