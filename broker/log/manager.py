@@ -88,10 +88,9 @@ class LogManager:
         ]
         found = _set_namesakes_aside(found, topic_id_of)
         found = _settle_copies(directories, found)
-        places: dict[TopicPartition, list[str]] = defaultdict(list)
-        for directory, partition in found:
-            places[partition].append(directory.path)
-        check_unique(places)
+        check_unique(
+            {key: [one.path for one in some] for key, some in _by_partition(found).items()}
+        )
         # Logs that were closed have little to read: there threads only get in each other's way.
         clean = all(directory.was_clean for directory in directories)
         in_threads(
@@ -431,13 +430,21 @@ def _settle_copies(
     return opened
 
 
+def _by_partition(
+    found: list[tuple[DataDirectory, TopicPartition]],
+) -> dict[TopicPartition, list[DataDirectory]]:
+    """The directories that each partition is in."""
+    places: dict[TopicPartition, list[DataDirectory]] = defaultdict(list)
+    for directory, key in found:
+        places[key].append(directory)
+    return places
+
+
 def _set_namesakes_aside(
     found: list[tuple[DataDirectory, TopicPartition]], topic_id_of: Callable[[str], bytes | None]
 ) -> list[tuple[DataDirectory, TopicPartition]]:
     """What is left of ``found`` without the logs of former topics that had a topic's name."""
-    places: dict[TopicPartition, list[DataDirectory]] = defaultdict(list)
-    for directory, key in found:
-        places[key].append(directory)
+    places = _by_partition(found)
     several = {key: _look_at(key, some) for key, some in places.items() if len(some) > 1}
     ids = {key: topic_id_of(key.topic) for key in several}
     # All are judged before the first one is touched: an operator who has to choose finds them all.
