@@ -129,9 +129,10 @@ class _Balance:
                     readers_of.setdefault(topic, []).append(one.member_id)
         known: dict[tuple[str, ...], int] = {}
         for topic in sizes:  # in their order: that of a set differs from process to process
-            if topic not in readers_of:
+            members = readers_of.get(topic)
+            if members is None:
                 continue
-            key = tuple(members := readers_of[topic])
+            key = tuple(members)
             if key not in known:
                 known[key] = len(self._queues)
                 self._queues.append([(0, member_id) for member_id in members])

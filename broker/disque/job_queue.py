@@ -558,7 +558,6 @@ class JobQueue:
                     self._wait(again=queue)
             self._ready.clear()
         except Exception:  # noqa: BLE001 - as above
-            self._serving = None
             self._failed()
         finally:
             self._serving = None
