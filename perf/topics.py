@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count as counter
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
@@ -130,19 +130,32 @@ class _TopicLoad:
         ]
 
     def _write(self, names: Iterable[str], partitions: int = PARTITIONS) -> None:
-        """A record to each partition."""
+        """A record to each partition; once more to those that the broker asked did not know yet."""
+        places = [(name, partition) for name in names for partition in range(partitions)]
+        deadline = time.monotonic() + PATIENCE
+        while places:
+            assert time.monotonic() < deadline, places[:3]
+            places = self._unknown(places)
+
+    def _unknown(self, places: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Send a record to each; return those that a fresh client was not told of."""
+        unknown: list[tuple[str, int]] = []
         failed: list[object] = []
         producer = Producer({"bootstrap.servers": self._bootstrap, "acks": "all", "linger.ms": 0})
 
-        def heard(error: object, _: object) -> None:
-            if error is not None:
+        def heard(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                return
+            if error.code() == KafkaError._UNKNOWN_PARTITION:
+                unknown.append((str(message.topic()), int(message.partition() or 0)))
+            else:
                 failed.append(error)
 
-        for name in names:
-            for partition in range(partitions):
-                producer.produce(name, b"x", partition=partition, on_delivery=heard)
+        for name, partition in places:
+            producer.produce(name, b"x", partition=partition, on_delivery=heard)
         assert not producer.flush(PATIENCE)
         assert not failed, failed[:3]
+        return unknown
 
     def _create(self, admin: AdminClient, names: Iterable[str]) -> None:
         topics = [NewTopic(name, PARTITIONS, self._replicas) for name in names]
