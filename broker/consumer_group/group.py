@@ -289,7 +289,7 @@ class ConsumerGroup:
         if is_joining:
             self._reconcile(member, NONE, now, is_joining=True)
         else:
-            self._reconcile(member, request.owned, now)
+            self._reconcile(member, request.owned, now, is_full=request.is_full)
         self._extend_session(member, now)
         told = member.assigned
         # It is told until it says that it has that: it may have missed a response.
@@ -602,19 +602,33 @@ class ConsumerGroup:
         self._is_changed = True
 
     def _reconcile(
-        self, member: Member, owned: Partitions | None, now: float, *, is_joining: bool = False
+        self,
+        member: Member,
+        owned: Partitions | None,
+        now: float,
+        *,
+        is_joining: bool = False,
+        is_full: bool = False,
     ) -> None:
         before = member.held
+        doubts = member.doubts
 
         def is_free(partition: TopicPartition) -> bool:
             return self._roster.is_free(member, partition)
 
         is_patient = member.offers < _LEAST_OFFERS or now < member.offered_until
         if member.reconcile(
-            self.assignment_epoch, owned, is_free, is_joining=is_joining, is_patient=is_patient
+            self.assignment_epoch,
+            owned,
+            is_free,
+            is_joining=is_joining,
+            is_full=is_full,
+            is_patient=is_patient,
         ):
             self._roster.touch(member)
             self._roster.note_held(member, before)
+        if member.doubts and not doubts:
+            member.releasing = NONE  # it begins anew, once
         self._time_release(member, now)
 
     def _time_release(self, member: Member, now: float) -> None:
@@ -629,6 +643,7 @@ class ConsumerGroup:
             limited, member.revoke_by = releasing, math.inf
         member.releasing = limited
         if not releasing:
+            member.doubts = 0
             return
         if member.revoke_by == math.inf:
             member.offered_until = now + self._patience(member)

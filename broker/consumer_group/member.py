@@ -16,6 +16,10 @@ So it is told once more of all that it was given, takes that over, and then give
 does not, it is told after some time what it is to give up, all the same. As in Kafka, it has its
 rebalance time-out for all of this, from when somebody else was first to have the partition. If it
 is told to give up others besides, which it could keep until then, it has the whole time-out again.
+
+Told to give up what it never listed, it may miss that as well, and take it over all the while. A
+list without that is no answer then if it is of one that missed a response: the member is told once
+more, and has, the first time, the whole time-out again.
 """
 
 import math
@@ -68,6 +72,8 @@ class Member:
     offered_until: how long it is told of what it did not list before it is to give that up. Alike.
     told: what the last response told it; None: it is to be told, whatever that is.
     listed: what it last said that it has; None: nothing yet. Not stored.
+    taken: what it holds and has listed since it was given it. Not stored.
+    doubts: how often its list was no answer to what it is to give up now. Not stored.
     offers: how often in a row it was told of what it did not list. Not stored.
     sight: the topics that its pattern may match, as of its last heartbeat; None: all. Not stored.
     path, encoded: where and how it is stored; None: it changed since.
@@ -94,6 +100,8 @@ class Member:
     revoke_by: float = math.inf
     told: Partitions | None = None
     listed: Partitions | None = field(default=None, repr=False)
+    taken: Partitions = field(default=NONE, repr=False)
+    doubts: int = field(default=0, repr=False)
     offers: int = field(default=0, repr=False)
     releasing: Partitions = field(default=NONE, repr=False)
     offered_until: float = field(default=math.inf, repr=False)
@@ -134,6 +142,7 @@ class Member:
         is_free: Callable[[TopicPartition], bool],
         *,
         is_joining: bool = False,
+        is_full: bool = False,
         is_patient: bool = True,
     ) -> bool:
         """Go as far towards the target as is allowed now; return whether anything changed.
@@ -143,15 +152,21 @@ class Member:
             what it was told to give up before.
         is_free: whether nobody else has a partition.
         is_joining: the member has nothing but ``owned``, and takes nothing over until it is told.
+        is_full: the member says everything, as it may have missed a response.
         is_patient: whether it may be told again of what it did not list.
         """
         if owned is not None:
             self.listed = owned
+            self.taken = owned & self.held if is_joining else self.taken | (owned & self.held)
         if self.state is MemberState.UNREVOKED and (owned is None or owned & self.revoking):
             return False
         if self.is_reconciled(epoch):
             return False
         before = (self.epoch, self.state, self.assigned, self.revoking)
+        if is_full and not is_joining and not self.revoking <= self.taken:
+            self.doubts += 1
+            self.state, is_patient = MemberState.UNRELEASED, True
+            self.assigned, self.revoking = self.held, NONE
         released = self.assigned - self.target
         if released and is_patient and not is_joining and self._may_not_know():
             self.offers += 1
@@ -170,6 +185,7 @@ class Member:
             free = frozenset(filter(is_free, wanted))
             self.assigned, self.revoking = kept | free, NONE
             self.state = MemberState.STABLE if free == wanted else MemberState.UNRELEASED
+            self.taken &= self.held
             if self.epoch != epoch:
                 self.previous_epoch, self.epoch = self.epoch, epoch
         return before != (self.epoch, self.state, self.assigned, self.revoking)

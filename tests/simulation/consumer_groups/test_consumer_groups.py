@@ -29,12 +29,15 @@ up takes three times as long at most: a client is to need less than its rebalanc
 class History:
     """A group, its clients, and a fate that comes from a seed.
 
-    haste: how often clients do something before they have to.
+    haste: how often clients do something before they have to; loss: how often messages are lost.
     """
 
-    def __init__(self, seed: int, members: int, haste: float = 1.0, **sizes: int) -> None:
+    def __init__(
+        self, seed: int, members: int, haste: float = 1.0, loss: float = 0.05, **sizes: int
+    ) -> None:
         self.random = Random(seed)
         self.haste = haste
+        self.loss = loss
         self.scene = Scene(**sizes)
         self.members = members
         self.clients: list[Client] = []
@@ -63,7 +66,7 @@ class History:
         elif self.clients and random.random() < self.haste:
             client = random.choice(self.clients)
             if fate < 0.6:
-                self.beat(client, loss=0.05)
+                self.beat(client, self.loss)
             else:
                 client.go_on(random)
         self.live(random.random() * 2 * _HEARTBEAT_S / max(len(self.clients), 1))
@@ -194,6 +197,15 @@ def test_a_partition_has_one_reader_at_all_times(seed: int) -> None:
 def test_so_it_has_though_clients_do_all_at_the_last_moment(seed: int) -> None:
     history = History(2000 + seed, members=8, haste=0.2, t=6, u=3)
     for _ in range(1500):
+        history.step()
+    history.calm_down()
+
+
+@pytest.mark.parametrize("seed", [19, 40, 50, 79])
+def test_so_it_has_though_much_is_lost(seed: int) -> None:
+    """Members missed twice what to give up, and took over what others had by then."""
+    history = History(5000 + seed, members=4 + seed % 30, loss=0.4, t=1 + seed % 40, u=3, v=7)
+    for _ in range(3000):
         history.step()
     history.calm_down()
 

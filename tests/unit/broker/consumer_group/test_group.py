@@ -149,6 +149,26 @@ def test_whoever_missed_what_it_was_given_is_told_again_before_it_is_to_give_tha
     assert state(scene) is GroupState.STABLE
 
 
+def test_whoever_takes_over_what_it_is_not_to_have_any_more_keeps_it_from_others() -> None:
+    """It missed twice what to give up, and lists what it had before it was given that."""
+    scene = Scene(t=2)
+    scene.beat("a", 0, **SUBSCRIBED)
+    assert len(scene.beat("a", 1).assignment or ()) == 2
+    other = scene.beat("b", 0, **SUBSCRIBED)
+    scene.pass_time(1)
+    kept = scene.beat("a", 1).assignment or NOTHING  # lost
+    assert len(kept) == 1
+    assert scene.beat("a", 1, **SUBSCRIBED).assignment == kept  # lost as well
+    other = scene.beat("b", other.epoch)
+    assert not other.assignment
+    everything = frozenset({(b"t", 0), (b"t", 1)})
+    assert scene.beat("a", 1, owned=everything).assignment == kept
+    other = scene.beat("b", other.epoch)
+    assert not other.assignment
+    assert scene.beat("a", 1, owned=kept).epoch == 2
+    assert len(scene.beat("b", other.epoch).assignment or ()) == 1
+
+
 class TestAMemberThatMayHaveMissedWhatItWasGiven:
     """It listed two partitions, was given a third one, and is not to have that any more."""
 
@@ -224,6 +244,48 @@ class TestAMemberThatMayHaveMissedWhatItWasGiven:
         for _ in range(5):
             scene.pass_time(10)
             assert scene.beat("a", 3).error is ErrorCode.NONE
+
+    def test_is_told_again_if_it_may_have_missed_what_to_give_up(
+        self, scene: Scene, kept: Partitions
+    ) -> None:
+        """It is taking the third one over all the while: nobody else may have that yet."""
+        everything = {**SUBSCRIBED, "owned": kept}
+        self.silent(scene, 20)
+        assert scene.beat("a", 2).assignment == kept  # lost
+        again = scene.beat("a", 2, **everything)  # lost as well
+        assert len(again.assignment or ()) == 3
+        assert not scene.beat("b", 3).assignment
+        told = scene.beat("a", 2, owned=kept | {(b"t", 2)})
+        assert told.assignment == kept
+        assert scene.beat("a", 2, **everything).epoch == 3  # it had that: now it gave it up
+        assert len(scene.beat("b", 3).assignment or ()) == 1
+
+    def test_that_answers_is_believed_that_it_never_had_it(
+        self, scene: Scene, kept: Partitions
+    ) -> None:
+        self.silent(scene, 20)
+        assert scene.beat("a", 2).assignment == kept
+        assert scene.beat("a", 2, owned=kept).epoch == 3
+        assert len(scene.beat("b", 3).assignment or ()) == 1
+
+    def test_that_is_told_for_ever_loses_its_place_in_time(
+        self, scene: Scene, kept: Partitions
+    ) -> None:
+        for _ in range(80):
+            assert scene.beat("a", 2, **SUBSCRIBED | {"owned": kept}).error is ErrorCode.NONE
+            assert not scene.beat("b", 3).assignment
+            scene.pass_time(1)
+        scene.pass_time(1)
+        assert len(scene.beat("b", 3).assignment or ()) == 3
+
+    def test_has_its_time_out_from_when_others_are_to_have_what_it_takes_over_meanwhile(
+        self, scene: Scene, kept: Partitions
+    ) -> None:
+        self.silent(scene, 18)
+        assert scene.beat("a", 2, owned=kept | {(b"t", 2)}).assignment == kept
+        self.silent(scene, 41)
+        scene.pass_time(1)
+        assert scene.refusal("a", 2, owned=kept) is ErrorCode.UNKNOWN_MEMBER_ID
 
     def test_has_the_whole_time_out_for_what_it_is_to_give_up_besides(self, scene: Scene) -> None:
         """That it lists the rest ends that it is told again: it is to give some of that up, too."""
