@@ -291,14 +291,12 @@ class ConsumerGroup:
         else:
             self._reconcile(member, request.owned, now, is_full=request.is_full)
         self._extend_session(member, now)
-        told = member.assigned
         # It is told until it says that it has that: it may have missed a response.
         must_tell = is_joining or is_late or request.is_full or member.revoking
-        is_known = member.listed is None or member.listed == told
-        if not must_tell and is_known and told == member.told:
+        is_known = member.listed is None or member.listed == member.assigned
+        if not must_tell and is_known and member.assigned == member.told:
             return self._accept(member)
-        member.told = told
-        return self._accept(member, told)
+        return self._accept(member, member.tell())
 
     def _accept(
         self, member: Member, assignment: Partitions | None = None

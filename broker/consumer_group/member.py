@@ -72,7 +72,7 @@ class Member:
     offered_until: how long it is told of what it did not list before it is to give that up. Alike.
     told: what the last response told it; None: it is to be told, whatever that is.
     listed: what it last said that it has; None: nothing yet. Not stored.
-    taken: what it holds and has listed since it was given it. Not stored.
+    taken: what it holds and has listed since it was last told to take it over. Not stored.
     doubts: how often its list was no answer to what it is to give up now. Not stored.
     offers: how often in a row it was told of what it did not list. Not stored.
     sight: the topics that its pattern may match, as of its last heartbeat; None: all. Not stored.
@@ -130,6 +130,15 @@ class Member:
         if self.state is MemberState.UNREVOKED:
             return self.revoking
         return self.assigned - self.target if self.offers else NONE
+
+    def tell(self) -> Partitions:
+        """Note that a response tells what it has, and return that.
+
+        What it did not list it may be taking over from now on, though it had that once.
+        """
+        self.told = self.assigned
+        self.taken -= self.assigned - (self.listed or NONE)
+        return self.told
 
     def is_reconciled(self, epoch: int) -> bool:
         """Whether it has all that the assignment of an epoch gives to it."""

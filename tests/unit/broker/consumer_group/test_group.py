@@ -169,6 +169,30 @@ def test_whoever_takes_over_what_it_is_not_to_have_any_more_keeps_it_from_others
     assert len(scene.beat("b", other.epoch).assignment or ()) == 1
 
 
+def test_what_it_gave_up_once_and_takes_over_again_it_keeps_from_others_as_well() -> None:
+    """That it listed that before it gave it up says nothing."""
+    scene = Scene(t=2)
+    everything = scene.client("a").owned
+    scene.beat("a", 1, owned=everything)
+    scene.beat("b", 0, **SUBSCRIBED)
+    scene.pass_time(1)
+    kept = scene.beat("a", 1).assignment or NOTHING
+    assert len(kept) == 1
+    scene.beat("b", -1)
+    scene.pass_time(1)
+    again = scene.beat("a", 1, owned=kept)
+    assert again.assignment == everything
+    other = scene.beat("c", 0, **SUBSCRIBED)
+    scene.pass_time(1)
+    for _ in range(5):  # it takes that over, then misses that it is to give it up again
+        told = scene.beat("a", again.epoch).assignment
+        other = scene.beat("c", other.epoch)
+        scene.pass_time(5)
+    assert told == kept
+    scene.beat("a", again.epoch, **{**SUBSCRIBED, "owned": kept})
+    assert not scene.beat("c", other.epoch).assignment
+
+
 class TestAMemberThatMayHaveMissedWhatItWasGiven:
     """It listed two partitions, was given a third one, and is not to have that any more."""
 
