@@ -51,6 +51,7 @@ from ..group.state import GroupState
 from .assignors import ASSIGNORS, Partitions, Reader, TopicPartition
 from .member import JOIN, LEAVE, LEAVE_STATIC, NONE, Classic, Member, MemberState
 from .nodes import encode_group, encode_member, group_path
+from .release import Release
 from .roster import Catalog, Roster
 
 _MEMBERS_PER_SECOND: Final = 500
@@ -60,9 +61,6 @@ _LEAST_INTERVAL_MS: Final = 1_000
 """How often members that wait are to ask at most. Clients give a request up after the interval."""
 _OFTENER: Final = 5
 """How many times as often as others they ask."""
-_LEAST_OFFERS: Final = 3
-_OFFERED_INTERVALS: Final = 4
-"""So often, and for so long, a member is told again of what it was given and may have missed."""
 
 
 class Settings(NamedTuple):
@@ -224,13 +222,13 @@ class ConsumerGroup:
         self._effects = []
         if self._state is GroupState.DEAD:
             return self._effects
-        late = [one for one in self._roster.members if min(one.deadline, one.revoke_by) <= now]
+        late = [one for one in self._roster.members if min(one.deadline, one.release.by) <= now]
         for member in late:
             self._roster.remove(member)
         if late:
             self._begin_epoch()
         self._assign(now)
-        deadlines = (min(one.deadline, one.revoke_by) for one in self._roster.members)
+        deadlines = (min(one.deadline, one.release.by) for one in self._roster.members)
         self.wake_at = min(deadlines, default=math.inf)
         if self.epoch > self.assignment_epoch:
             self._wake_by(self._assign_at)
@@ -405,8 +403,8 @@ class ConsumerGroup:
         member = self._roster.get(request.member_id, request.instance_id)
         if request.epoch == LEAVE_STATIC and member.instance_id is not None:
             member.previous_epoch, member.epoch = -1, LEAVE_STATIC
-            member.state, member.told, member.revoke_by = MemberState.STABLE, None, math.inf
-            member.offers = 0
+            member.state, member.told = MemberState.STABLE, None
+            member.offers, member.release = 0, Release()
             self._roster.set_held(member, member.assigned & member.target, NONE)
             self._extend_session(member, now)
         else:
@@ -438,7 +436,7 @@ class ConsumerGroup:
         member.rack = subscription.rack
         former = member.subscription
         member.topics, member.pattern, member.assignor = frozenset(subscription.topics), "", None
-        member.revoke_by = math.inf
+        member.release = Release()
         self._roster.touch(member)
         self._roster.match(member)
         if member.subscription != former:
@@ -614,7 +612,7 @@ class ConsumerGroup:
         def is_free(partition: TopicPartition) -> bool:
             return self._roster.is_free(member, partition)
 
-        is_patient = member.offers < _LEAST_OFFERS or now < member.offered_until
+        is_patient = member.release.is_patient(member.offers, now)
         if member.reconcile(
             self.assignment_epoch,
             owned,
@@ -626,34 +624,22 @@ class ConsumerGroup:
             self._roster.touch(member)
             self._roster.note_held(member, before)
         if member.doubts and not doubts:
-            member.releasing = NONE  # it begins anew, once
+            member.release = Release()  # its time begins anew, once
         self._time_release(member, now)
 
     def _time_release(self, member: Member, now: float) -> None:
-        """Limit how long a member holds what others are to have.
-
-        What it is told to give up has the limit that it had before, if all of it had one.
-        """
+        """Limit how long a member holds what others are to have."""
         releasing = member.to_release
-        limited = member.releasing & releasing
-        is_told = member.state is MemberState.UNREVOKED
-        if not limited or (is_told and limited != releasing):
-            limited, member.revoke_by = releasing, math.inf
-        member.releasing = limited
+        member.release.note(
+            releasing,
+            now,
+            is_told=member.state is MemberState.UNREVOKED,
+            timeout_ms=member.rebalance_timeout_ms,
+            heartbeat_ms=self._settings().heartbeat_interval_ms,
+        )
         if not releasing:
             member.doubts = 0
-            return
-        if member.revoke_by == math.inf:
-            member.offered_until = now + self._patience(member)
-        self._limit_revocation(member, now)
-
-    def _patience(self, member: Member) -> float:
-        """Return for how many seconds a member is told again of what it may have missed.
-
-        Then it is told what it is to give up, for which it needs the rest of its time.
-        """
-        longest = _OFFERED_INTERVALS * self._settings().heartbeat_interval_ms
-        return min(longest, member.rebalance_timeout_ms / 2) / 1000
+        self._wake_by(member.release.by)
 
     def _find_state(self) -> GroupState:
         if not self._roster.members:
@@ -677,9 +663,8 @@ class ConsumerGroup:
 
     def _limit_revocation(self, member: Member, now: float) -> None:
         """Remove the member unless it does within its rebalance time-out what it is to do."""
-        if member.revoke_by == math.inf:
-            member.revoke_by = now + max(member.rebalance_timeout_ms, 0) / 1000
-            self._wake_by(member.revoke_by)
+        member.release.limit(now, member.rebalance_timeout_ms)
+        self._wake_by(member.release.by)
 
     def _wake_by(self, at: float) -> None:
         self.wake_at = min(self.wake_at, at)

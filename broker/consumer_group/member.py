@@ -30,6 +30,7 @@ from typing import Final, NamedTuple
 
 from ..group.requests import GroupProtocol, Sight
 from .assignors import Partitions, TopicPartition
+from .release import Release
 
 JOIN: Final = 0
 LEAVE: Final = -1
@@ -66,10 +67,8 @@ class Member:
     assigned: what it was told of, and may read.
     revoking: what it was told of, and is to give up.
     classic: None of a member that speaks KIP-848.
-    deadline: when its session ends; revoke_by: when it must have given up what it is to, or, of a
-        classic member, have joined again. Monotonic seconds; they are not stored.
-    releasing: what of that it was to give up already when ``revoke_by`` was set. Not stored.
-    offered_until: how long it is told of what it did not list before it is to give that up. Alike.
+    deadline: when its session ends, in monotonic seconds. Not stored.
+    release: how long it may hold what others are to have. Not stored.
     told: what the last response told it; None: it is to be told, whatever that is.
     listed: what it last said that it has; None: nothing yet. Not stored.
     taken: what it holds and has listed since it was last told to take it over. Not stored.
@@ -97,14 +96,12 @@ class Member:
     revoking: Partitions = NONE
     target: Partitions = NONE
     deadline: float = math.inf
-    revoke_by: float = math.inf
+    release: Release = field(default_factory=Release, repr=False)
     told: Partitions | None = None
     listed: Partitions | None = field(default=None, repr=False)
     taken: Partitions = field(default=NONE, repr=False)
     doubts: int = field(default=0, repr=False)
     offers: int = field(default=0, repr=False)
-    releasing: Partitions = field(default=NONE, repr=False)
-    offered_until: float = field(default=math.inf, repr=False)
     sight: Sight | None = field(default=None, repr=False)
     path: str = field(default="", repr=False)
     encoded: bytes | None = field(default=None, repr=False)
