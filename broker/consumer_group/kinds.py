@@ -7,12 +7,18 @@ again when the last member of KIP-848 is gone; *bidirectional* allows both, *dis
 consumers of a group can be restarted one by one with another protocol, in either direction.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from qbus.config import BrokerConfig, ShareGroupConfig
-from qbus.consumer_protocol import CONSUMER, decode_assignment, decode_subscription
+from qbus.consumer_protocol import (
+    CONSUMER,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+)
 from qbus.errors import ApiError, ErrorCode, WireError
+from qbus.names import TopicPartition
 
 from ..group.group import Group, GroupImage, GroupLimits
 from ..group.machine import GroupMachine
@@ -21,9 +27,9 @@ from ..group.members import MemberImage
 from ..group.requests import ConsumerHeartbeat, Request
 from ..group.state import GroupState
 from ..metadata.image import Topic
-from .assignors import ASSIGNORS
+from .assignors import ASSIGNORS, Partitions
 from .group import ConsumerGroup, Settings
-from .member import JOIN, Classic, Member
+from .member import JOIN, Classic, Member, MemberState
 from .nodes import decode
 from .roster import Catalog
 
@@ -109,9 +115,7 @@ class ConsumerGroups:
         successor = self._group(group.group_id, group.generation)
         if group.members:
             self._check_upgrade(group)
-            members = [
-                self._upgraded(member, group) for member in group.members if not member.is_new
-            ]
+            members = self._upgraded(group)
             successor.restore(group.generation, members, now)
         return successor
 
@@ -162,13 +166,29 @@ class ConsumerGroups:
                 f"{group.group_id} is a classic group with members: {reason}",
             )
 
-    def _upgraded(self, member: ClassicMember, group: Group) -> Member:
-        subscription = decode_subscription(member.protocols[0].metadata)
-        found = (
-            (self._catalog.find(topic), index)
-            for topic, index in decode_assignment(member.assignment)
-        )
-        assigned = frozenset((topic[0], index) for topic, index in found if topic is not None)
+    def _upgraded(self, group: Group) -> list[Member]:
+        """The members of a classic group, with what each may be reading.
+
+        A cooperative member that was to give partitions up may not have done so before it joins
+        again. Where two list the same one, that of the later generation has it.
+        """
+        known = [
+            (member, decode_subscription(member.protocols[0].metadata))
+            for member in group.members
+            if not member.is_new
+        ]
+        known.sort(key=lambda one: one[1].generation)
+        members = [self._upgraded_member(*one, group.generation) for one in known]
+        given = frozenset(partition for member in members for partition in member.assigned)
+        for member, (_, subscription) in zip(members, known, strict=True):
+            if left := self._ids(subscription.owned) - given:
+                member.revoking, member.state = left, MemberState.UNREVOKED
+        return members
+
+    def _upgraded_member(
+        self, member: ClassicMember, subscription: Subscription, generation: int
+    ) -> Member:
+        assigned = self._ids(decode_assignment(member.assignment))
         return Member(
             member.member_id,
             member.instance_id,
@@ -178,10 +198,14 @@ class ConsumerGroups:
             member.rebalance_timeout_ms,
             frozenset(subscription.topics),
             classic=Classic(member.session_timeout_ms, member.protocols),
-            epoch=group.generation,
+            epoch=generation,
             assigned=assigned,
             target=assigned,
         )
+
+    def _ids(self, partitions: Iterable[TopicPartition]) -> Partitions:
+        found = ((self._catalog.find(topic), index) for topic, index in partitions)
+        return frozenset((topic[0], index) for topic, index in found if topic is not None)
 
     def _downgraded(self, group: ConsumerGroup, member: Member) -> MemberImage:
         assert member.classic is not None

@@ -260,6 +260,32 @@ async def test_a_joining_member_upgrades_a_group_and_the_others_stay_in_it(scene
     assert await scene.heartbeat("g", "old", joined_again.generation) is ErrorCode.NONE
 
 
+async def test_what_a_member_of_an_upgraded_group_may_not_have_given_up_yet_is_not_free(
+    scene: Shell,
+) -> None:
+    """A cooperative one joins again when it has: until then it may be reading that."""
+
+    def owning(count: int) -> tuple[GroupProtocol, ...]:
+        owned = tuple(TopicPartition("t", index) for index in range(count))
+        metadata = encode_subscription(Subscription(("t",), owned))
+        return (GroupProtocol("cooperative-sticky", metadata),)
+
+    joining = await scene.join("g", new_member_id="old", needs_known_id=False, protocols=owning(4))
+    await scene.timers.advance(6)
+    generation = (await joining).generation
+    half = encode_assignment(TopicPartition("t", index) for index in range(2))
+    synced = await scene.sync(
+        "g", "old", generation, protocol="cooperative-sticky", assignments={"old": half}
+    )
+    assert (await synced).error is ErrorCode.NONE
+    joined = await scene.enter("a")
+    assert (joined.error, joined.assignment) == (ErrorCode.NONE, NOTHING)
+    assert await scene.heartbeat("g", "old", generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    again = await scene.soon(scene.groups.join("g", make_join("old", protocols=owning(2))))
+    assert (await again).error is ErrorCode.NONE
+    assert len((await scene.beat("a", joined.epoch)).assignment or ()) == 2
+
+
 async def test_what_is_parked_when_a_group_is_upgraded_has_to_come_again(scene: Shell) -> None:
     await scene.classic("old")
     parked = await scene.join("g", new_member_id="b", protocols=COOPERATIVE, needs_known_id=False)
