@@ -12,9 +12,11 @@ noticing. The store keeps the two apart, not their beliefs:
 - Commits, new generations and assignments are answered when they are stored. So two brokers never
   both accept commits of a group, and never disagree about a generation.
 - Committed offsets are returned after the store confirmed the fence, in the same transactions as
-  commits. So no member resumes from offsets that are older than a failover. A group whose offsets
-  are in the log, and which has no members, has no fence; there the store confirms who leads the
-  log's partition (:mod:`.leadership`), unless no other replica could.
+  commits. So no member resumes from offsets that are older than a failover. Where offsets are in
+  the log, a fence says nothing of who leads the log's partition: a group without a node has none,
+  and a leader that was deposed may have made the node, or loaded the group last. There the store
+  confirms who leads (:mod:`.leadership`), unless no other replica could: once for a group that has
+  a node, as whoever is elected later takes the fence, and for others each time.
 - An answer from memory alone is true for the generation that it names, which cannot change: a
   repeated SyncGroup gets the assignment that was stored. Until this broker hears of the failover, a
   heartbeat may confirm a generation that is over; the member learns of it with its next commit at

@@ -38,6 +38,7 @@ class GroupMetadata:
         self.znodes = znodes
         self.since_ms = since_ms  # when the group entered its state
         self.is_in_log = False  # whether its offsets are there, and not in the znodes
+        self.is_fenced = False  # whether the log was led here when the fence existed already
         self.pending = dict(znodes.pending)  # as it is to be stored
         self.timer: Timer | None = None
         self.timer_at = 0.0

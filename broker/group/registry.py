@@ -222,25 +222,38 @@ class GroupRegistry:
     async def confirm(self, metadata: GroupMetadata) -> ErrorCode:
         """Confirm with the store that memory is current; return the error, if any.
 
-        No other broker can have loaded the group unnoticed, then; or, where its offsets are in the
-        log and it has no node to be loaded from, lead the log's partition unnoticed.
+        The group's fence shows that no other broker has loaded it since. Where its offsets are in
+        the log, that is not enough: the last broker to load it may be one that was deposed and has
+        not heard of it, or such a broker may have made the node, and the leader knows the group
+        without one. So the store confirms who leads as well, until it has done so once since the
+        group has a node: who leads later has to load it from there, and takes the fence.
         """
-        is_nowhere = metadata.is_idle and metadata.znodes.version is None
-        if metadata.is_in_log and is_nowhere:
-            return await self._confirm_leadership(metadata)
+        if metadata.is_in_log and not metadata.is_fenced:
+            is_stored = metadata.znodes.version is not None
+            error = await self._confirm_leadership(metadata)
+            if error is not None:
+                metadata.is_fenced = is_stored and not error
+                return error
+            if metadata.is_idle and metadata.znodes.version is None:
+                return ErrorCode.NONE
         if metadata.is_disposable:
             return ErrorCode.NONE
         return await self.save_offsets(metadata, {})
 
-    async def _confirm_leadership(self, metadata: GroupMetadata) -> ErrorCode:
+    async def _confirm_leadership(self, metadata: GroupMetadata) -> ErrorCode | None:
+        """Confirm that this broker leads the partition of a group's offsets; the error, if any.
+
+        None: nobody else can have been elected, and the store was not asked.
+        """
         assert self.homes is not None, "offsets are in the log, and there is none"
         leadership, group_id = self.homes.leadership, metadata.group_id
         try:
-            if not leadership.is_certain(group_id):
-                asking = asyncio.create_task(
-                    leadership.confirm(group_id), name=f"confirm the offsets of group {group_id!r}"
-                )
-                await self._store_wait.wait_for(asking)
+            if leadership.is_certain(group_id):
+                return None
+            asking = asyncio.create_task(
+                leadership.confirm(group_id), name=f"confirm the offsets of group {group_id!r}"
+            )
+            await self._store_wait.wait_for(asking)
         except ApiError as error:
             return error.code
         if metadata.is_abandoned:  # its offsets may have been moved out of the log meanwhile

@@ -123,8 +123,10 @@ class GroupWriter:
                 self._finish(metadata, error)
         else:
             apart = together + apart
-        for metadata, plan in apart:
-            self._finish(metadata, await self._transact(plan, [metadata]))
+        await asyncio.gather(*(self._write_alone(metadata, plan) for metadata, plan in apart))
+
+    async def _write_alone(self, metadata: GroupMetadata, plan: list[list[Op]]) -> None:
+        self._finish(metadata, await self._transact(plan, [metadata]))
 
     async def _transact(
         self, transactions: list[list[Op]], groups: list[GroupMetadata]

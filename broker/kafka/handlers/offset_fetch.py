@@ -8,6 +8,7 @@ member asks, in which epoch (KIP-848): UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH 
 it. Version 10 names topics by id.
 """
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from ...broker import Broker
 
 _NOTHING: Final[Mapping[int, Offset]] = {}
+_GROUPS_AT_ONCE: Final = 256
+"""So many are looked up beside each other: they share what the metadata store is asked."""
 _STABLE: Final = frozenset[TopicPartition]()
 
 
@@ -45,8 +48,12 @@ async def handle(
     """Look up what is committed."""
     version = context.api_version
     if version >= 8:
-        stable = request.require_stable
-        groups = [await _fetch(broker, context, group, stable) for group in request.groups]
+        groups: list[OffsetFetchResponseGroup] = []
+        for start in range(0, len(request.groups), _GROUPS_AT_ONCE):
+            some = request.groups[start : start + _GROUPS_AT_ONCE]
+            groups += await asyncio.gather(
+                *(_fetch(broker, context, group, request.require_stable) for group in some)
+            )
         return OffsetFetchResponse(groups=groups)
     asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=_modern(request))
     return _classic(await _fetch(broker, context, asked, request.require_stable), asked, version)

@@ -15,8 +15,8 @@ from qbus.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 
-from ...group.shell import TOPIC_ID
-from .group_broker import GroupBroker, versions
+from ...group.shell import TOPIC_ID, Shell
+from .group_broker import NODE, GroupBroker, versions
 
 OTHER_ID = b"u" * 16
 IDS = {"t": TOPIC_ID, "u": OTHER_ID}
@@ -158,3 +158,38 @@ async def test_many_groups_are_answered_in_their_order(version: int) -> None:
 
     found: list[Any] = [(group.group_id, len(group.topics)) for group in response.groups]
     assert found == [("x", 0), ("g", 2), ("", 0)]
+
+
+class TestHundredsOfGroups:
+    NAMES = tuple(f"group-{number}" for number in range(300))
+
+    async def ask(self, broker: GroupBroker) -> dict[str, int]:
+        """The error of each group."""
+        asked = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in self.NAMES]
+        response = await broker.ask(8, OffsetFetchRequest(groups=asked))
+        return {group.group_id: group.error_code for group in response.groups}
+
+    async def test_share_what_the_store_is_asked(self) -> None:
+        broker = GroupBroker()
+        for name in self.NAMES:
+            await broker.commit(name, "t", 0, Offset(5))
+        before = len(broker.shell.store.transactions)
+
+        assert set((await self.ask(broker)).values()) == {ErrorCode.NONE}
+
+        assert len(broker.shell.store.transactions) == before + 2
+
+    async def test_are_refused_alone(self) -> None:
+        """Another broker has some of them: the others are told."""
+        broker = GroupBroker()
+        for name in self.NAMES:
+            await broker.commit(name, "t", 0, Offset(5))
+        other = Shell(broker.shell, node_id=NODE.id)
+        taken = self.NAMES[10:90]
+        for name in taken:
+            await other.groups.offsets(name)
+
+        errors = await self.ask(broker)
+
+        assert {name for name, error in errors.items() if error} == set(taken)
+        assert {errors[name] for name in taken} == {ErrorCode.NOT_COORDINATOR}
