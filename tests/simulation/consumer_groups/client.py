@@ -23,6 +23,8 @@ class Client:
     wanted: what it was told to have, first of something else at ``told_at``; None: it has that.
     heard_at: when it got its last response.
     must_tell: whether its next heartbeat says everything, as a response may be lost.
+    pattern: it subscribes by that, which matches its topics.
+    repeats: it repeats a request as it was whose response is lost, as librdkafka does; ``last``.
     """
 
     member_id: str
@@ -36,19 +38,27 @@ class Client:
     must_tell: bool = True
     acknowledges: bool = False
     is_out: bool = False  # another one has its instance id
+    pattern: str | None = None
+    repeats: bool = False
+    last: ConsumerHeartbeat | None = None
+    is_lost: bool = False
 
     def request(self) -> ConsumerHeartbeat:
         """The next heartbeat."""
+        if self.is_lost and self.last is not None:
+            return self.last
         is_full = self.must_tell or self.epoch == 0
-        return ConsumerHeartbeat(
+        self.last = ConsumerHeartbeat(
             self.member_id,
             self.epoch,
             self.instance_id,
             None,
             60_000 if is_full else -1,
-            self.topics if is_full else None,
+            self.topics if is_full and not self.pattern else None,
+            self.pattern if is_full else None,
             owned=self.reads if is_full or self.acknowledges else None,
         )
+        return self.last
 
     def leaving(self, epoch: int) -> ConsumerHeartbeat:
         """The last heartbeat."""
@@ -57,8 +67,9 @@ class Client:
 
     def take(self, result: ConsumerHeartbeatResult | None) -> None:
         """Take in a response; None: it is lost."""
+        self.is_lost = self.repeats and result is None
         if result is None:
-            self.must_tell = True
+            self.must_tell |= not self.repeats
             return
         if result.error in FENCED:
             self.is_out = result.error is ErrorCode.FENCED_INSTANCE_ID
@@ -68,7 +79,8 @@ class Client:
         if result.error:
             self.is_out = result.error is ErrorCode.UNRELEASED_INSTANCE_ID
             return
-        self.must_tell = self.acknowledges = False
+        said = None if self.last is None else self.last.owned
+        self.must_tell, self.acknowledges = False, self.acknowledges and said != self.reads
         self.epoch = result.epoch
         known = self.reads if self.wanted is None else self.wanted
         if result.assignment is not None and result.assignment != known:

@@ -10,11 +10,12 @@ import pytest
 
 from qbus.broker.consumer_group import ConsumerGroup
 from qbus.broker.consumer_group.nodes import decode
-from qbus.broker.group.requests import ConsumerHeartbeat, ConsumerHeartbeatResult, Respond, Save
+from qbus.broker.group.requests import Request, Respond, Result, Save
 from qbus.broker.group.state import GroupState
 from qbus.errors import ErrorCode
 from tests.unit.broker.consumer_group.scene import Scene
 
+from .classic import ClassicClient, error_of
 from .client import NOTHING, Client
 
 _HEARTBEAT_S = 5.0
@@ -30,17 +31,25 @@ class History:
     """A group, its clients, and a fate that comes from a seed.
 
     haste: how often clients do something before they have to; loss: how often messages are lost.
+    mixed: how many clients are of the classic protocol, repeat requests, or subscribe by a pattern.
     """
 
     def __init__(
-        self, seed: int, members: int, haste: float = 1.0, loss: float = 0.05, **sizes: int
+        self,
+        seed: int,
+        members: int,
+        haste: float = 1.0,
+        loss: float = 0.05,
+        mixed: float = 0.0,
+        **sizes: int,
     ) -> None:
         self.random = Random(seed)
         self.haste = haste
         self.loss = loss
+        self.mixed = mixed
         self.scene = Scene(**sizes)
         self.members = members
-        self.clients: list[Client] = []
+        self.clients: list[Client | ClassicClient] = []
         self.stored = dict(self.scene.group.nodes())
         self.names = 0
         self.checked = 0
@@ -90,19 +99,33 @@ class History:
             name for name in sorted(self.scene.topics.sizes) if self.random.random() < 0.8
         ) or ("t",)
         instance = f"i{self.names}" if self.random.random() < 0.3 else None
-        self.clients.append(Client(f"m{self.names}", topics, instance))
+        self.clients.append(self.new(f"m{self.names}", topics, instance))
 
-    def lose(self, client: Client) -> None:
+    def new(
+        self, name: str, topics: tuple[str, ...], instance: str | None
+    ) -> Client | ClassicClient:
+        if not self.mixed or self.random.random() >= self.mixed:
+            return Client(name, topics, instance)
+        fate = self.random.random()
+        if fate < 0.5:
+            return ClassicClient(name, topics, instance, is_eager=fate < 0.25)
+        pattern = "|".join(topics) if fate < 0.75 else None
+        return Client(name, topics, instance, pattern=pattern, repeats=self.random.random() < 0.5)
+
+    def lose(self, client: Client | ClassicClient) -> None:
         """A client leaves, dies, or is restarted as the same static member."""
         self.clients.remove(client)
         fate = self.random.random()
         if fate < 0.4 and client.epoch > 0:
             self.send(client.leaving(-1))
         elif fate < 0.8 and client.instance_id is not None:
-            if client.epoch > 0:
+            if client.epoch > 0 and isinstance(client, Client):
                 self.send(client.leaving(-2))
+            elif client.epoch > 0:
+                client.reads = NOTHING
             self.names += 1
-            self.clients.append(Client(f"m{self.names}", client.topics, client.instance_id))
+            successor = self.new(f"m{self.names}", client.topics, client.instance_id)
+            self.clients.append(successor)
 
     def grow(self, name: str) -> str:
         self.scene.topics.sizes[name] += 1
@@ -114,32 +137,39 @@ class History:
         self.scene.group = self.scene.new_group(epoch)
         self.group.restore(assignment_epoch, members, self.scene.now)
 
-    def beat(self, client: Client, loss: float = 0.0) -> None:
+    def beat(self, client: Client | ClassicClient, loss: float = 0.0) -> None:
         if client.is_out:
             return
         fate = self.random.random()
+        request = client.request()
         if fate < loss / 2:
             client.take(None)
             return
-        result = self.send(client.request())
-        assert result.error is not ErrorCode.UNKNOWN_MEMBER_ID, f"expelled: {client}"
+        if not self.group.takes(request):  # it would be a classic group
+            client.heard_at = client.told_at = self.scene.now
+            return
+        result = self.send(request)
+        assert error_of(result) is not ErrorCode.UNKNOWN_MEMBER_ID, f"expelled: {client}"
         was_settled = client.wanted is None
-        client.take(None if fate < loss else result)
+        client.take(None if fate < loss else result)  # type: ignore[arg-type]
         client.heard_at = self.scene.now if fate >= loss else client.heard_at
         client.told_at = self.scene.now if was_settled else client.told_at
+        if isinstance(client, Client) and not error_of(result):
+            self.check_commits(client)
+
+    def check_commits(self, client: Client) -> None:
         member = next(
             (one for one in self.group.members if one.member_id == client.member_id), None
         )
-        if result.error is ErrorCode.NONE and member is not None:
+        if member is not None:
             assert self.group.admit_commit(client.member_id, None, member.epoch, 0) == 0
             stale = self.group.admit_commit(client.member_id, None, member.epoch - 1, 0)
             assert stale is ErrorCode.STALE_MEMBER_EPOCH
 
-    def send(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
+    def send(self, request: Request) -> Result:
         effects = self.group.handle(request, self.scene.now)
         self.note(effects)
         (result,) = [effect.result for effect in effects if isinstance(effect, Respond)]
-        assert isinstance(result, ConsumerHeartbeatResult)
         return result
 
     def note(self, effects: list) -> None:
@@ -174,7 +204,7 @@ class History:
                 self.check()
             self.pass_time(_HEARTBEAT_S)
         live = [client for client in self.clients if not client.is_out]
-        if not live:
+        if not live or self.group.is_vacant:
             return
         assert self.group.state is GroupState.STABLE
         for name, size in self.scene.topics.sizes.items():
@@ -206,6 +236,15 @@ def test_so_it_has_though_much_is_lost(seed: int) -> None:
     """Members missed twice what to give up, and took over what others had by then."""
     history = History(5000 + seed, members=4 + seed % 30, loss=0.4, t=1 + seed % 40, u=3, v=7)
     for _ in range(3000):
+        history.step()
+    history.calm_down()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_so_it_has_with_clients_of_all_kinds(seed: int) -> None:
+    """Of both protocols, those that repeat what they said, and those that subscribe by patterns."""
+    history = History(3000 + seed, members=8, loss=0.1, mixed=0.7, t=6, u=3)
+    for _ in range(1000):
         history.step()
     history.calm_down()
 
