@@ -327,8 +327,9 @@ def _serve_jobs(broker: Broker, listening: Sequence[ListenerInfo]) -> "DisqueSer
     """Have the queues of jobs, which are imported only where they are served."""
     from .disque.metrics import register_metrics as register_job_metrics  # noqa: PLC0415
     from .disque.queues import SettingsReader  # noqa: PLC0415
-    from .disque.service import DisqueService, World  # noqa: PLC0415
+    from .disque.service import DisqueService  # noqa: PLC0415
     from .disque.serving import is_told_in_clear, link_of  # noqa: PLC0415
+    from .disque.world import World  # noqa: PLC0415
 
     plain, tls_address = _advertised_for_jobs(broker.config, listening)
     address = plain or tls_address

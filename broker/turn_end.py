@@ -35,7 +35,11 @@ class Turn:
         return True
 
     def end(self) -> None:
-        """Do what is to be done at the end, and what that leads to."""
+        """Do what is to be done at the end, and what that leads to.
+
+        What ends the process, as the event loop sees it, is raised; the rest is done in the next
+        turn, if there is one.
+        """
         global _now  # noqa: PLW0603 - one at a time
         callbacks = self._callbacks
         try:
@@ -43,10 +47,14 @@ class Turn:
                 callback = callbacks.popleft()
                 try:
                     callback()
-                except Exception:  # noqa: BLE001 - as the event loop does: others go on
+                except (KeyboardInterrupt, SystemExit):
+                    raise
+                except BaseException:  # noqa: BLE001 - as the event loop does: others go on
                     _log.exception("%r failed at the end of a turn of the event loop", callback)
         finally:
             _now = None
+            for callback in callbacks:
+                self._loop.call_soon(callback)
 
 
 _now: Turn | None = None
@@ -67,5 +75,6 @@ def begin_turn(loop: asyncio.AbstractEventLoop) -> Turn | None:
 
 def at_end(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
     """Call ``callback`` once all was handled that has come in this turn of the event loop."""
-    if _now is None or not _now.takes(loop, callback):
+    turn = _now  # once: a loop in another thread may end its turn meanwhile
+    if turn is None or not turn.takes(loop, callback):
         loop.call_soon(callback)

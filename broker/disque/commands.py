@@ -39,7 +39,7 @@ from .options import (
 from .peers import NodeUnavailableError
 from .reading import created_ms, read_one
 from .scanning import Looker
-from .service import DisqueService
+from .service import PEER_TIMEOUT_S, DisqueService, unavailable
 from .settling import Settling
 
 _log = logging.getLogger(__name__)
@@ -201,8 +201,8 @@ class JobCommands:
 
     async def _add_elsewhere(self, node: Node, arguments: Sequence[bytes], end: float) -> bytes:
         """Have another node add a job, until ``end``; what it has added later is taken back."""
-        adding = self._service.run(self._added_by(node, arguments))
         left_s = max(end - self._loop.time(), _LEAST_S)
+        adding = self._service.run(self._done_by(node, arguments, left_s + PEER_TIMEOUT_S))
         await asyncio.wait([adding], timeout=left_s)
         if not adding.done():
             adding.add_done_callback(partial(self._on_added_late, node))
@@ -212,10 +212,12 @@ class JobCommands:
             raise reply
         return resp.simple(reply.decode()) if isinstance(reply, bytes) else resp.NULL
 
-    async def _added_by(self, node: Node, arguments: Sequence[bytes]) -> object:
-        """Another node's reply to ADDJOB, or its refusal."""
+    async def _done_by(
+        self, node: Node, arguments: Sequence[bytes], timeout_s: float = PEER_TIMEOUT_S
+    ) -> object:
+        """Another node's reply to a command, or its refusal."""
         try:
-            return await self._service.ask(node, *arguments)
+            return await self._service.ask_patiently(node, *arguments, timeout_s=timeout_s)
         except CommandError as error:
             return error
 
@@ -224,7 +226,7 @@ class JobCommands:
             return
         reply = adding.result()
         if isinstance(reply, bytes):
-            self._service.run(self._added_by(node, (b"DELJOB", reply)))
+            self._service.run(self._done_by(node, (b"DELJOB", reply)))
 
     # Jobs by their ids
 
@@ -414,7 +416,7 @@ class JobCommands:
     async def _count_elsewhere(
         self, command: bytes, leader: int, ids: Sequence[bytes], words: Sequence[bytes]
     ) -> int:
-        reply = await self._service.ask(self._leader(leader), command, *ids, *words)
+        reply = await self._service.ask_patiently(self._leader(leader), command, *ids, *words)
         return reply if isinstance(reply, int) else 0
 
     def _place(self, call: Call, text: bytes) -> Place | None:
@@ -557,7 +559,7 @@ class JobCommands:
             )
             return resp.encode(_value(reply))
         except NodeUnavailableError as error:
-            raise CommandError(f"ERR node {node.name[:8]} cannot be asked: {error}") from error
+            raise unavailable(node, error) from error
         finally:
             connection.close()
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -218,6 +219,7 @@ class JobQueue:
         self._turn = 0
         self._last_offer: Offer | None = None
         self._clients: OrderedDict[BlockedClient, None] = OrderedDict()
+        self._chosen: list[BlockedClient] = []  # who stands in no line: jobs are taken for them
         self._imported: deque[TakenJob] = deque()
         self._waits_for: set[WaitedFor] = set()
         self._ready: dict[WaitedFor, None] = {}
@@ -475,7 +477,7 @@ class JobQueue:
 
     def close(self) -> None:
         """Answer all who wait that there is nothing, and stop."""
-        for client in list(self._clients):
+        for client in [*self._chosen, *self._clients]:
             client.give(None)
         if self._serving is not None:
             self._serving.cancel()
@@ -527,8 +529,9 @@ class JobQueue:
         if taken is None:
             return -1
         if taken.once:
-            begun = self._serve_when(part, self._choose(), self._jobs_later(part, taken))
-            self._serving = self._loop.create_task(self._serve(begun))
+            begin = partial(self._serve_once, part, taken)
+            self._choose()
+            self._serving = self._loop.create_task(self._serve(begin))
             return -1
         for one in self._jobs(part, taken):
             if not self._give_first(one, with_nodes=True):
@@ -537,22 +540,21 @@ class JobQueue:
                 giving.add_done_callback(self._giving.discard)
         return len(taken.records)
 
-    async def _serve(self, begun: Coroutine[Any, Any, int] | None = None) -> None:
+    async def _serve(self, begin: Callable[[], Coroutine[Any, Any, int]] | None = None) -> None:
         """Give out what partitions have, to those who wait, for as long as there is something.
 
-        ``begun`` comes first: it gives out what was taken already.
+        ``begin`` comes first: it gives out what was taken already.
         """
         try:
-            if begun is not None:
-                await begun
+            if begin is not None:
+                await begin()
             while self._serves:
                 queue = next(iter(self._ready))
                 part = self._part_of(queue)
                 served = 0
                 if part is not None:
-                    chosen = self._choose()
-                    taking = self._take_of(part, len(chosen))
-                    served = await self._serve_when(part, chosen, taking)
+                    taking = self._take_of(part, self._choose())
+                    served = await self._serve_when(part, taking)
                 if not served:
                     self._ready.pop(queue, None)
                     self._wait(again=queue)
@@ -581,42 +583,45 @@ class JobQueue:
     def _part_of(self, queue: WaitedFor) -> Part | None:
         return next((part for part in self._parts if part.queue is queue), None)
 
-    async def _serve_when(
-        self, part: Part, chosen: list[BlockedClient], taking: Coroutine[Any, Any, list[TakenJob]]
-    ) -> int:
-        """Give jobs of a partition to those who wait first, once they are there; how many."""
+    def _serve_once(self, part: Part, taken: RecordsTaken) -> Coroutine[Any, Any, int]:
+        """Give out what was taken and is given out once, when it is stored that it was."""
+        return self._serve_when(part, self._jobs_later(part, taken))
+
+    async def _serve_when(self, part: Part, taking: Coroutine[Any, Any, list[TakenJob]]) -> int:
+        """Give jobs of a partition to those who are chosen, once they are there; how many."""
         try:
             taken = await taking
-            surplus = self._hand_out(chosen, taken)
+            surplus = self._hand_out(taken)
         except (ApiError, OSError) as error:  # it is led elsewhere now, or its disk fails
             _log.debug("no jobs can be taken from %s: %s", part.partition, error)
-            self._put_in_front(chosen)
+            self._put_in_front()
             await asyncio.sleep(_RETRY_S)
             self._renew_parts()
             return 0
         except BaseException:
-            self._put_in_front(chosen)
+            self._put_in_front()
             raise
         for one in surplus:
             await give_back(one)
         return len(taken)
 
-    def _hand_out(self, chosen: list[BlockedClient], taken: list[TakenJob]) -> list[TakenJob]:
-        """Give jobs to those who were chosen, or who else waits; those that nobody waits for."""
-        left = iter(chosen)
+    def _hand_out(self, taken: list[TakenJob]) -> list[TakenJob]:
+        """Give jobs to those who are chosen, or who else waits; those that nobody waits for."""
+        left = iter(self._chosen)
         surplus = [one for one in taken if not _give_next(left, one)]
-        self._put_in_front(list(left))
+        self._put_in_front()
         return [one for one in surplus if not self._give_first(one, with_nodes=True)]
 
-    def _choose(self) -> list[BlockedClient]:
-        """Those who wait first, who stand in no line of this queue meanwhile."""
-        chosen: list[BlockedClient] = []
-        while self._clients and len(chosen) < _SERVED_AT_ONCE:
+    def _choose(self) -> int:
+        """Choose those who wait first: they stand in no line meanwhile; how many."""
+        while self._clients and len(self._chosen) < _SERVED_AT_ONCE:
             client, _ = self._clients.popitem(last=False)
-            chosen.append(client)
-        return chosen
+            self._chosen.append(client)
+        return len(self._chosen)
 
-    def _put_in_front(self, clients: list[BlockedClient]) -> None:
+    def _put_in_front(self) -> None:
+        """Have those who were chosen wait on, unless they have a job."""
+        clients, self._chosen = self._chosen, []
         for client in reversed(clients):
             if not client.is_done:
                 self._clients[client] = None

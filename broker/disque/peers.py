@@ -1,33 +1,44 @@
-"""Commands to other nodes: what is not led here is asked of the node that leads it."""
+"""Commands to other nodes: what is not led here is asked of the node that leads it.
+
+A node answers the commands of one connection in their order. So what waits there, for replicas or
+for a disk, never shares a connection with what is answered at once, and whether a node lives is
+asked over a connection that carries nothing else.
+"""
 
 import asyncio
-import logging
 import ssl
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol, cast
 
-from qbus.clock import Clock
 from qbus.config import Address
 from qbus.errors import ConfigError
 
-from ..delay.log_throttle import LogThrottle
 from . import resp
 from .errors import CommandError
-from .nodes import Node, TlsAddress
+from .nodes import TlsAddress
 
-_log = logging.getLogger(__name__)
-
-_SAY_AGAIN_S: Final = 60.0
 _CONNECT_S: Final = 5.0
 _READ_BYTES: Final = 256 * 1024
+_MOST_QUICK: Final = 2  # connections to a node for what it answers at once
+_MOST_PATIENT: Final = 16  # for what may wait; more than that share them
 
+_LOCAL: Final = "QBUS.LOCAL"
+
+Word = bytes | str | int
 Reply = bytes | int | list[Any] | None
 
 
 class NodeUnavailableError(Exception):
-    """Another node cannot be reached, or did not answer; what it was asked may be done or not."""
+    """Another node cannot be reached, or did not answer; what it was asked may be done or not.
+
+    The message says which node, what it was asked, and why there is no answer.
+    """
+
+
+class _NoAnswerError(Exception):
+    """Why there is no answer, in words that follow the name of a node."""
 
 
 class _ReplyReader(Protocol):
@@ -43,7 +54,7 @@ def _reply_reader() -> _ReplyReader:
 
     return cast(
         "_ReplyReader",
-        hiredis.Reader(protocolError=NodeUnavailableError, replyError=CommandError),
+        hiredis.Reader(protocolError=_NoAnswerError, replyError=CommandError),
     )
 
 
@@ -59,7 +70,7 @@ class Link(NamedTuple):
     tls: Callable[[], ssl.SSLContext] | None = None
 
     @property
-    def greeting(self) -> list[bytes | str | int]:
+    def greeting(self) -> list[Word]:
         """The command that a connection begins with; empty: there is none."""
         if not self.password:
             return []
@@ -69,96 +80,135 @@ class Link(NamedTuple):
         return f"Link(user={self.user!r}, tls={self.tls is not None})"
 
 
-class PeerConnection:
-    """A connection to another node; commands are answered in their order."""
+class NodeConnection:
+    """A connection to another node; commands are answered in their order.
+
+    The first command opens it. It ends once: whoever asks after that needs another one.
+    """
 
     def __init__(self, address: Address, link: Link) -> None:
         self._address = address
         self._link = link
         self._writer: asyncio.StreamWriter | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._waiting: deque[asyncio.Future[Any]] = deque()
-        self._opening = asyncio.Lock()
+        self._unanswered: deque[asyncio.Future[Any]] = deque()
+        self._is_closed = False
+        self._is_doubtful = False  # an answer did not come in time
+        self.callers = 0
+        """How many wait for an answer."""
 
-    async def call(self, arguments: Sequence[bytes | str | int], timeout_s: float) -> Reply:
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended."""
+        return self._is_closed
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether anything more should be asked over it."""
+        return not self._is_closed and not self._is_doubtful
+
+    async def call(self, arguments: Sequence[Word], timeout_s: float) -> Reply:
         """The reply to a command.
 
-        Raises CommandError for an error reply, NodeUnavailableError.
+        An answer that does not come in time ends the connection as soon as nobody else waits for
+        one. Raises CommandError for an error reply, NodeUnavailableError.
         """
+        self.callers += 1
         try:
             async with asyncio.timeout(timeout_s):
-                future = await self._send(arguments)
-                reply: Reply = await future
+                await self._opened()
+                reply: Reply = await self._write(arguments)
         except TimeoutError:
-            self.close()
-            raise NodeUnavailableError(f"{self._address} did not answer in time") from None
-        except OSError as error:
-            self.close()
-            raise NodeUnavailableError(f"{self._address}: {error}") from error
+            self._is_doubtful = True
+            why = f"did not answer {_name_of(arguments)} within {timeout_s:g} s"
+            raise NodeUnavailableError(f"{self._address} {why}") from None
+        except _NoAnswerError as error:
+            why = f"{error}, and has not answered {_name_of(arguments)}"
+            raise NodeUnavailableError(f"{self._address} {why}") from error
+        finally:
+            self.callers -= 1
+            if self._is_doubtful and not self.callers:
+                self.close()
         return reply
 
     def close(self) -> None:
-        """Close the connection; the next command opens it again."""
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
-        self._lost(f"the connection to {self._address} was closed")
+        """Close it; who waits for an answer hears of that."""
+        for task in (self._opening, self._reading):
+            if task is not None:
+                task.cancel()
+        self._lost("was closed by this node")
 
-    async def _send(self, arguments: Sequence[bytes | str | int]) -> asyncio.Future[Any]:
-        async with self._opening:
-            if self._writer is None:
-                await self._open()
-            return self._write(arguments)
+    async def _opened(self) -> None:
+        """Wait until it is open: whoever goes away meanwhile ends that for nobody else."""
+        if self._is_closed:
+            raise _NoAnswerError("was left by this node")
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(self._on_open)
+        try:
+            await asyncio.shield(self._opening)
+        except asyncio.CancelledError:
+            if self._opening.cancelled():
+                raise _NoAnswerError("was closed by this node") from None
+            raise
 
-    def _write(self, arguments: Sequence[bytes | str | int]) -> asyncio.Future[Any]:
+    def _on_open(self, opening: asyncio.Task[None]) -> None:
+        if not opening.cancelled() and opening.exception() is not None:
+            self._lost("cannot be reached")  # who waits has the reason
+
+    def _write(self, arguments: Sequence[Word]) -> asyncio.Future[Any]:
         writer = self._writer
         if writer is None:
-            raise NodeUnavailableError(f"the connection to {self._address} was closed")
+            raise _NoAnswerError("has closed the connection")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        self._unanswered.append(future)
         writer.write(resp.command(arguments))
         return future
 
     async def _open(self) -> None:
-        link = self._link
-        async with asyncio.timeout(_CONNECT_S):
-            context = await self._context()
-            reader, self._writer = await asyncio.open_connection(*self._address, ssl=context)
-        self._reading = asyncio.create_task(self._read(reader))
-        if greeting := link.greeting:
-            try:
-                await self._write(greeting)
-            except CommandError as error:
-                self.close()
-                raise NodeUnavailableError(f"{self._address} refuses this node: {error}") from error
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                context = await self._context()
+                reader, self._writer = await asyncio.open_connection(*self._address, ssl=context)
+                self._reading = asyncio.create_task(self._read(reader))
+                if greeting := self._link.greeting:
+                    await self._write(greeting)
+        except TimeoutError:
+            raise _NoAnswerError(f"cannot be connected to within {_CONNECT_S:g} s") from None
+        except OSError as error:
+            raise _NoAnswerError(f"cannot be reached: {error}") from error
+        except CommandError as error:
+            raise _NoAnswerError(f"refuses this node: {error}") from error
 
     async def _context(self) -> ssl.SSLContext | None:
         if not isinstance(self._address, TlsAddress):
             return None
         if self._link.tls is None:
-            raise NodeUnavailableError(f"{self._address} speaks TLS, and this node does not")
+            raise _NoAnswerError("speaks TLS, and this node does not")
         try:
             return await asyncio.to_thread(self._link.tls)  # it reads files
         except ConfigError as error:
-            raise NodeUnavailableError(f"{self._address}: {error}") from error
+            raise _NoAnswerError(f"cannot be reached with TLS: {error}") from error
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        replies, why = _reply_reader(), "closed the connection"
+        replies, why = _reply_reader(), "has closed the connection"
         try:
             while data := await reader.read(_READ_BYTES):
                 replies.feed(data)
                 while (reply := replies.gets()) is not False:
                     self._answer(reply)
-        except (OSError, NodeUnavailableError) as error:
-            why = str(error)
-        self._reading = None
-        self._lost(f"{self._address} {why}")
+        except OSError as error:
+            why = f"has lost the connection: {error}"
+        except _NoAnswerError as error:
+            why = f"answers what is no reply: {error}"
+        self._lost(why)
 
     def _answer(self, reply: Any) -> None:
-        if not self._waiting:
-            raise NodeUnavailableError("it answers what it was not asked")
-        future = self._waiting.popleft()
-        if future.done():
+        if not self._unanswered:
+            raise _NoAnswerError("nothing was asked")
+        future = self._unanswered.popleft()
+        if future.done():  # whoever asked has gone
             return
         if isinstance(reply, CommandError):
             future.set_exception(reply)
@@ -166,103 +216,99 @@ class PeerConnection:
             future.set_result(reply)
 
     def _lost(self, why: str) -> None:
+        """It has ended: tell who waits for an answer ``why``."""
+        self._is_closed = True
         writer, self._writer = self._writer, None
         if writer is not None:
             with suppress(OSError, RuntimeError):
                 writer.close()
-        waiting, self._waiting = self._waiting, deque()
-        for future in waiting:
+        unanswered, self._unanswered = self._unanswered, deque()
+        for future in unanswered:
             if not future.done():
-                future.set_exception(NodeUnavailableError(why))
+                future.set_exception(_NoAnswerError(why))
 
 
-class Peers:
-    """The connections to all other nodes: one for quick commands, one for each that waits."""
+def _name_of(arguments: Sequence[Word]) -> str:
+    """What a command is called: never what it is about."""
+    name = next((word for word in arguments if word not in {_LOCAL, _LOCAL.encode()}), "")
+    return name.decode("ascii", "replace") if isinstance(name, bytes) else str(name)
 
-    def __init__(self, link: Link, timeout_s: float) -> None:
+
+class _Pool:
+    """Connections to one node for commands of one kind: as many as are used, up to ``most``."""
+
+    def __init__(self, address: Address, link: Link, most: int) -> None:
+        self._address = address
         self._link = link
-        self._timeout_s = timeout_s
-        self._connections: dict[Address, PeerConnection] = {}
+        self._most = most
+        self._connections: list[NodeConnection] = []
 
-    async def call(self, address: Address, *arguments: bytes | str | int) -> Reply:
-        """The reply to a command that is answered at once.
-
-        Raises CommandError for an error reply, NodeUnavailableError.
-        """
-        connection = self._connections.get(address)
-        if connection is None:
-            connection = self._connections[address] = self.connect(address)
-        return await connection.call(arguments, self._timeout_s)
-
-    def connect(self, address: Address) -> PeerConnection:
-        """A connection of one's own, for commands that wait; it is opened by the first one."""
-        return PeerConnection(address, self._link)
+    def pick(self) -> NodeConnection:
+        """A connection on which nobody waits, or where the fewest do."""
+        self._connections = [one for one in self._connections if not one.is_closed]
+        usable = [one for one in self._connections if one.takes_more]
+        best = min(usable, key=lambda one: one.callers, default=None)
+        if best is None or (best.callers and len(usable) < self._most):
+            best = NodeConnection(self._address, self._link)
+            self._connections.append(best)
+        return best
 
     def close(self) -> None:
         """Close all connections."""
-        for connection in self._connections.values():
+        for connection in self._connections:
             connection.close()
         self._connections.clear()
 
 
-class SilentNodes:
-    """The nodes that did not answer in time, until they do.
+class Peers:
+    """The connections to all other nodes: apart for what waits, and for what does not."""
 
-    Nobody who wants an answer soon waits for them. Whenever one of them would be asked, it is asked
-    beside everything else whether it answers again.
-    """
+    def __init__(self, link: Link, timeout_s: float) -> None:
+        """``timeout_s``: for how long an answer is waited for if nobody says otherwise."""
+        self._link = link
+        self._timeout_s = timeout_s
+        self._pools: dict[tuple[Address, int], _Pool] = {}
+        self._greeted: dict[Address, _Pool] = {}
 
-    def __init__(
-        self,
-        greet: Callable[[Node], Coroutine[Any, Any, None]],
-        run: Callable[[Coroutine[Any, Any, None]], object],
-        clock: Clock,
-    ) -> None:
-        """``greet`` ends once a node answers, or raises as :class:`Peers` does."""
-        self._greet = greet
-        self._run = run
-        self._is_greeted: dict[str, bool] = {}  # by the node's name: whether that is under way
-        self._lines = LogThrottle(clock, _SAY_AGAIN_S)
+    async def call(self, address: Address, *arguments: Word) -> Reply:
+        """A node's own reply to a command that it answers at once.
 
-    def add(self, node: Node) -> None:
-        """A node has not answered in time."""
-        if node.name in self._is_greeted:
-            return
-        self._is_greeted[node.name] = False
-        if self._lines.allows():
-            _log.warning(
-                "node %s at %s does not answer in time: jobs that it has are not waited for until"
-                " it does; look at its load, its log and the network (said once a minute at most)",
-                *(node.name[:8], node.for_nodes),
-            )
+        Raises CommandError for an error reply, NodeUnavailableError.
+        """
+        connection = self._pool(address, _MOST_QUICK).pick()
+        return await connection.call([_LOCAL, *arguments], self._timeout_s)
 
-    def discard(self, node: Node) -> None:
-        """A node has answered."""
-        if self._is_greeted.pop(node.name, None) is not None:
-            _log.info("node %s at %s answers again", node.name[:8], node.for_nodes)
+    async def call_patiently(
+        self, address: Address, *arguments: Word, timeout_s: float | None = None
+    ) -> Reply:
+        """The same for a command that may wait for replicas or a disk, for so many seconds."""
+        connection = self._pool(address, _MOST_PATIENT).pick()
+        most_s = self._timeout_s if timeout_s is None else timeout_s
+        return await connection.call([_LOCAL, *arguments], most_s)
 
-    def keep(self, names: Collection[str]) -> None:
-        """These nodes alone live; those that come back begin anew."""
-        for name in self._is_greeted.keys() - names:
-            del self._is_greeted[name]
+    async def greet(self, address: Address, timeout_s: float) -> None:
+        """Return once a node has said that it is there, which nothing keeps it from if it is.
 
-    def has(self, node: Node) -> bool:
-        """Whether a node has not answered of late; if so, it is asked whether it does by now."""
-        is_greeted = self._is_greeted.get(node.name)
-        if is_greeted is False:
-            self._is_greeted[node.name] = True
-            self._run(self._try(node))
-        return is_greeted is not None
+        Raises CommandError, if it refuses to say so, NodeUnavailableError.
+        """
+        pool = self._greeted.get(address)
+        if pool is None:
+            pool = self._greeted[address] = _Pool(address, self._link, 1)
+        await pool.pick().call([_LOCAL, "PING"], timeout_s)
 
-    async def _try(self, node: Node) -> None:
-        try:
-            await self._greet(node)
-        except CommandError as error:  # it answers, if only that
-            _log.debug("node %s refuses to say whether it is there: %s", node.name, error)
-        except NodeUnavailableError as error:
-            _log.debug("node %s is still silent: %s", node.name, error)
-            return
-        finally:  # a defect leaves it silent, but not for ever
-            if node.name in self._is_greeted:
-                self._is_greeted[node.name] = False
-        self.discard(node)
+    def connect(self, address: Address) -> NodeConnection:
+        """A connection of one's own, for commands behind which nothing is answered."""
+        return NodeConnection(address, self._link)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for pool in [*self._pools.values(), *self._greeted.values()]:
+            pool.close()
+        self._pools.clear()
+        self._greeted.clear()
+
+    def _pool(self, address: Address, most: int) -> _Pool:
+        pool = self._pools.get((address, most))
+        if pool is None:
+            pool = self._pools[address, most] = _Pool(address, self._link, most)
+        return pool

@@ -2,23 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from qbus.clock import Clock
-from qbus.config import TOPIC_CONFIG, Address, BrokerConfig, TopicConfig
+from qbus.config import TOPIC_CONFIG, Address, BrokerConfig
 from qbus.errors import ApiError, ErrorCode
 from qbus.jobs import GROUP, JobIds, queue_of, topic_of
 from qbus.metadata import StoreError
 
-from ..authorization import AccessControl
 from ..controller import NewTopic
 from ..controller.controller import ConfigChange
-from ..metadata.cache import Subscriber
 from ..metadata.image import (
-    BrokerInfo,
     BrokersChanged,
     Event,
     Topic,
@@ -27,17 +23,18 @@ from ..metadata.image import (
 )
 from ..partition.events import PartitionListener
 from ..partition.partition import Partition
-from ..queues import GroupSettings
-from .adding import Adder, Delays
-from .authentication import Authentication, Note, Users, tell_nobody
+from .adding import Adder
+from .authentication import Authentication
 from .authorization import Guard
 from .errors import CommandError
 from .expiry import Expiry
-from .finding import DeliveredJobs, Finder, HeldRecords, Place, Topics
+from .finding import DeliveredJobs, Finder, Place, Topics
 from .job_queue import Job, JobQueue, Part, TakenJob, give_back
 from .nodes import Node, Nodes
-from .peers import Link, NodeUnavailableError, Peers, Reply, SilentNodes
-from .queues import JobSettings, Queues
+from .peers import Link, NodeUnavailableError, Peers, Reply
+from .queues import JobSettings
+from .silence import SilentNodes
+from .world import Clients, World
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +44,9 @@ IDLE_S: Final = 300.0
 MOST_QUEUES: Final = 10_000
 """How many queues without a topic are kept in memory: clients wait for them, or they are paused."""
 
-_PEER_TIMEOUT_S: Final = 10.0
+PEER_TIMEOUT_S: Final = 10.0
+"""How long another node's answer is waited for."""
+
 _PATIENCE_S: Final = 0.5  # how long a client that takes jobs waits for a node that may have some
 _REMOTE_WAIT_MS: Final = 30_000
 _RETRY_S: Final = 0.5
@@ -62,96 +61,6 @@ _ON_ITS_WAY_S: Final = 0.1  # how long a job takes to its client
 _NEVER: Final = float("inf")
 _LED_WITHIN_S: Final = 10.0
 _LOOK_S: Final = 0.2  # between two looks at what is waited for, though nothing seems to change
-
-
-class Metadata(Protocol):
-    """What is known of the cluster."""
-
-    @property
-    def topics(self) -> Mapping[str, Topic]:
-        """The topics, by name."""
-
-    @property
-    def topics_by_id(self) -> Mapping[bytes, Topic]:
-        """The topics, by id."""
-
-    @property
-    def brokers(self) -> Mapping[int, BrokerInfo]:
-        """The live brokers, by id."""
-
-    def topic_config(self, topic: Topic) -> TopicConfig:
-        """The effective configuration of a topic."""
-
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Call ``subscriber`` with all events from now on."""
-
-
-class Controller(Protocol):
-    """Creates topics, and changes their configuration."""
-
-    async def create_topics(self, topics: Sequence[NewTopic]) -> Sequence[Any]:
-        """Create topics; the plan or the error of each."""
-
-    async def alter_topic_configs(
-        self, changes: Sequence[ConfigChange]
-    ) -> Sequence[ApiError | None]:
-        """Alter configurations; the error of each, if any."""
-
-
-class Partitions(Protocol):
-    """The partitions that this broker holds."""
-
-    def get_partition(self, topic: str | bytes, index: int) -> Partition | None:
-        """One partition, if it is here."""
-
-    def leader_of(self, topic: str | bytes, index: int) -> Partition:
-        """One partition that is led here. Raises ApiError."""
-
-
-class DelayedRecords(Delays, HeldRecords, Protocol):
-    """Takes, finds and lists delayed records."""
-
-
-class Clients(Protocol):
-    """Who is connected. ``refused`` connections had no room, ``failed_handshakes`` no TLS."""
-
-    refused: int
-    failed_handshakes: int
-
-    @property
-    def connections(self) -> int:
-        """Number of connected clients."""
-
-
-class Groups(Protocol):
-    """The share groups of the cluster."""
-
-    async def ensure(self, group_id: str) -> None:
-        """Have a group be known, with its offsets and settings, to all tools. Raises ApiError."""
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """The parts of the broker that jobs stand on; ``settings`` of their share group.
-
-    ``users``: who may authenticate besides those that have the password. ``access``: None:
-    everything is allowed. ``link``: how other nodes are reached and told who asks; None: as clients
-    reach them that have the password alone. ``tls_address``: where clients reach it with TLS.
-    ``note`` is told of log-ins that ``users`` are not asked about.
-    """
-
-    metadata: Metadata
-    partitions: Partitions
-    queues: Queues
-    delays: DelayedRecords
-    controller: Controller
-    groups: Groups
-    settings: Callable[[], GroupSettings]
-    users: Users | None = None
-    access: AccessControl | None = None
-    link: Link | None = None
-    tls_address: Address | None = None
-    note: Note = tell_nobody
 
 
 class DisqueService(PartitionListener[Partition]):
@@ -181,7 +90,7 @@ class DisqueService(PartitionListener[Partition]):
         )
         access = world.access
         self.guard = Guard(access) if access is not None and access.is_restricted else None
-        self.peers = Peers(world.link or Link(password=password), _PEER_TIMEOUT_S)
+        self.peers = Peers(world.link or Link(password=password), PEER_TIMEOUT_S)
         self.adder = Adder(delays, clock.time_ms, queues.offer)
         self.delivered = DeliveredJobs()
         self.settings = JobSettings(world.settings)
@@ -460,14 +369,23 @@ class DisqueService(PartitionListener[Partition]):
         return [] if topic is None else self._leaders(topic)
 
     async def ask(self, node: Node, *arguments: bytes | str | int) -> Reply:
-        """A command that another node is to answer from what it has itself. Raises CommandError."""
+        """A command that another node answers at once, from what it has. Raises CommandError."""
         try:
-            return await self.peers.call(node.for_nodes, "QBUS.LOCAL", *arguments)
+            return await self.peers.call(node.for_nodes, *arguments)
         except NodeUnavailableError as error:
-            raise CommandError(f"ERR node {node.name[:8]} cannot be asked: {error}") from error
+            raise unavailable(node, error) from error
+
+    async def ask_patiently(
+        self, node: Node, *arguments: bytes | str | int, timeout_s: float = PEER_TIMEOUT_S
+    ) -> Reply:
+        """One that may wait there for replicas or a disk, for so long. Raises CommandError."""
+        try:
+            return await self.peers.call_patiently(node.for_nodes, *arguments, timeout_s=timeout_s)
+        except NodeUnavailableError as error:
+            raise unavailable(node, error) from error
 
     async def _greet(self, node: Node) -> None:
-        await self.peers.call(node.for_nodes, "QBUS.LOCAL", "PING")
+        await self.peers.greet(node.for_nodes, _PATIENCE_S)
 
     async def take_elsewhere(
         self, queues: Sequence[JobQueue], most: int, most_s: float
@@ -498,11 +416,11 @@ class DisqueService(PartitionListener[Partition]):
         return []
 
     async def _take_from(self, node: Node, most: int, names: Sequence[bytes]) -> list[TakenJob]:
-        """Jobs that another node has now, which is silent if it takes its time to say so."""
+        """Jobs that another node has now, which may be silent if it takes its time to say so."""
         since = self._loop.time()
-        waiting = self._loop.call_later(_PATIENCE_S, self._silent.add, node)
+        waiting = self._loop.call_later(_PATIENCE_S, self._silent.doubt, node)
         try:
-            reply = await self.ask(
+            reply = await self.ask_patiently(
                 node, "GETJOB", "NOHANG", "COUNT", most, "WITHCOUNTERS", "FROM", *names
             )
         except CommandError as error:
@@ -564,6 +482,8 @@ class DisqueService(PartitionListener[Partition]):
         connection = self.peers.connect(node.for_nodes)
         try:
             while not queue.is_paused_out and node in self.others_with(queue):
+                if connection.is_closed:
+                    connection = self.peers.connect(node.for_nodes)
                 since = self._loop.time()
                 try:
                     reply = await connection.call(
@@ -571,7 +491,7 @@ class DisqueService(PartitionListener[Partition]):
                             *("QBUS.LOCAL", "GETJOB", "TIMEOUT", _REMOTE_WAIT_MS, "WITHCOUNTERS"),
                             *("COUNT", max(queue.own_clients(100), 1), "FROM", queue.name),
                         ],
-                        _REMOTE_WAIT_MS / 1000 + _PEER_TIMEOUT_S,
+                        _REMOTE_WAIT_MS / 1000 + PEER_TIMEOUT_S,
                     )
                 except (NodeUnavailableError, CommandError) as error:
                     _log.debug("no jobs from node %s: %s", node.name, error)
@@ -656,7 +576,7 @@ class DisqueService(PartitionListener[Partition]):
     async def _release_all(self, node: Address, jobs: Sequence[Job]) -> None:
         told = [word for job in jobs for word in (job.id, job.nacks, job.additional_deliveries)]
         try:
-            await self.peers.call(node, "QBUS.LOCAL", "QBUS.RELEASE", *told)
+            await self.peers.call_patiently(node, "QBUS.RELEASE", *told)
         except (NodeUnavailableError, CommandError) as error:
             _log.debug("jobs are not given back: %s: %s", error, told)
 
@@ -683,6 +603,11 @@ class DisqueService(PartitionListener[Partition]):
         (error,) = await self.controller.alter_topic_configs([ConfigChange(queue.topic, edited)])
         if error is not None:
             raise CommandError(f"ERR the queue cannot be paused: {error}")
+
+
+def unavailable(node: Node, error: NodeUnavailableError) -> CommandError:
+    """What a client is told of a node that does not answer, or cannot be reached."""
+    return CommandError(f"ERR node {node.name[:8]} cannot be asked: {error}")
 
 
 def jobs_of(reply: Reply, node: Address) -> list[TakenJob]:

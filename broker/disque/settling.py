@@ -16,7 +16,7 @@ from .finding import DeliveredJobs, Together
 _log = logging.getLogger(__name__)
 
 
-class _Begun:
+class _InOnePartition:
     """Jobs of one partition that are being finished: those in ``ranges``."""
 
     __slots__ = ("jobs", "ranges")
@@ -51,7 +51,7 @@ class Settling:
 
     def begin(self, jobs: Together) -> None:
         """Finish jobs of one partition."""
-        begun = _Begun(jobs)
+        begun = _InOnePartition(jobs)
         try:
             begun.ranges = jobs.queue.begin_to_settle(jobs.ranges(), self, begun)
             self._left += bool(begun.ranges)
@@ -72,7 +72,7 @@ class Settling:
     def told(self, token: object, code: ErrorCode, message: str | None) -> None:
         """See :class:`qbus.broker.queues.journal.Told`: what became of the jobs of a partition."""
         self._left -= 1
-        assert isinstance(token, _Begun)
+        assert isinstance(token, _InOnePartition)
         jobs = token.jobs
         if not code:
             for first, last in token.ranges:

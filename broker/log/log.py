@@ -230,6 +230,11 @@ class Log:
         """Whether it takes and serves records: not corrupt as a whole, directory not offline."""
         return self._state.refusal is None and not self._state.health.offline
 
+    @property
+    def has_full_disk(self) -> bool:
+        """Whether its directory had no room for something, and none was found since."""
+        return self._state.health.is_full
+
     # Writing
 
     def append(

@@ -9,10 +9,11 @@ recovery and truncation carry it, as they do delayed records, and there is nothi
 - :mod:`.settlement`: what keeps records from being given out, and what was begun with them.
 - :mod:`.ranges`: what all three are made of.
 - :mod:`.journal`: what queues do in one turn of the event loop becomes one batch.
-  :mod:`.storing`: what one queue has to say there, and who waits for that.
+  :mod:`.writer`: what one queue has to say there, and who waits for that.
 - :mod:`.batches`: reading records. :mod:`.source`: which come next. :mod:`.filters`: which a group
-  takes. :mod:`.taking`: what is taken at a time. :mod:`.giving`: taking it. :mod:`.waiters`: who
-  waits for that. :mod:`.outcomes`: who waits until records are done, and for what came of them.
+  takes. :mod:`.taking`: what is taken at a time. :mod:`.giving`: taking it. :mod:`.gate`: when
+  nothing is given out. :mod:`.waiters`: who waits for that. :mod:`.outcomes`: who waits until
+  records are done, and for what came of them.
 - :mod:`.dead_lettering`: what is given up goes to another topic.
 - :mod:`.queue` and :mod:`.service`: all of it, with its timer (:mod:`.alarm`) and with those who
   wait, for the partitions that this broker leads.
@@ -31,7 +32,6 @@ from .types import (
     RecordState,
     RecordStatus,
     TakenBatches,
-    TakenRecord,
     Waiter,
 )
 
@@ -48,6 +48,5 @@ __all__ = [
     "RecordStatus",
     "ShareQueue",
     "TakenBatches",
-    "TakenRecord",
     "Waiter",
 ]

@@ -17,7 +17,6 @@ from .taking import BatchesTaken, Once, RecordsTaken, Terms
 _MOST_DROPPED: Final = 4_000  # in one turn of the loop
 _AT_ONCE: Final = 256  # records decoded at a time
 _NO_TERMS: Final = Terms(0, is_once=False)
-_NO_HEADERS: Final[Headers] = ()
 
 
 class Giver:
@@ -76,9 +75,10 @@ class Giver:
 
         ``dropped`` gets those that are not.
         """
-        source, offer, batch = self._source, taken.offer, found.batch
+        source, by_headers, batch = self._source, taken.offer.by_headers, found.batch
         now_ms, takes_all, wall_ms = self._now_ms, source.takes_all(batch), self._clock.time_ms()
-        terms, headers = _NO_TERMS, _NO_HEADERS
+        terms = _NO_TERMS
+        headers: Headers | None = None  # of the record before
         first = last = until_ms = -1  # of neighbours that are given out, and not noted yet
         for record in records:
             if not takes_all:
@@ -87,8 +87,8 @@ class Giver:
                     dropped.append((record.offset, reason))
                     continue
             offset = record.offset
-            if offer.by_headers is None or record.headers is not headers:
-                terms, headers = offer.terms_of(record), record.headers
+            if by_headers is not None and record.headers is not headers:
+                terms, headers = by_headers(record.headers), record.headers
             if terms.is_once:
                 self._note(state, taken, first, last, until_ms)
                 first = -1

@@ -5,6 +5,7 @@ What was stored holds from the append on; who did it hears when it is acknowledg
 """
 
 import asyncio
+import logging
 from typing import Final, Protocol
 
 from qbus.clock import Clock
@@ -22,6 +23,8 @@ from qbus.records.control import (
 from ..partition.partition import Partition
 from ..turn_end import at_end
 from .fold import QueueFold
+
+_log = logging.getLogger(__name__)
 
 _MOST_BYTES: Final = 1 << 20  # of a batch, unless a single entry is larger
 _CHANGE_BYTES: Final = 33  # that a change takes at most
@@ -111,34 +114,69 @@ class Journal:
     def flush(self) -> None:
         """Store all entries now."""
         entries, self._entries = self._entries, []
-        begin = size = 0
-        for number, entry in enumerate(entries):
-            entry.close()
+        together: list[Entry] = []
+        size = 0
+        for entry in entries:
+            if not self._closes(entry):
+                continue
             size += entry.size
-            if size > _MOST_BYTES and number > begin:
-                self._append(entries[begin:number])
-                begin, size = number, entry.size
-        if begin < len(entries):
-            self._append(entries[begin:])
+            if size > _MOST_BYTES and together:
+                self._append(together)
+                together, size = [], entry.size
+            together.append(entry)
+        if together:
+            self._append(together)
+
+    def _closes(self, entry: Entry) -> bool:
+        """Close an entry; false: a defect keeps it from being stored, as who waits was told."""
+        try:
+            entry.close()
+        except Exception as defect:  # noqa: BLE001 - nobody may wait for ever, and others go on
+            self._fail([entry], self._blame(defect))
+            return False
+        return True
 
     def _append(self, entries: list[Entry]) -> None:
-        batch = control_batch(_records(entries), self._clock.time_ms())
         try:
+            batch = control_batch(_records(entries), self._clock.time_ms())
             first, last, *_ = self.partition.append_own(batch, 0)
+            entries = self._taken_in(entries, first)
         except ApiError as error:
-            for entry in entries:
-                entry.failed(error)
-                entry.finish(error.code, error.message)
+            self._fail(entries, error)
             return
-        entries = self._taken_in(entries, first)
+        except Exception as defect:  # noqa: BLE001 - as above
+            self._fail(entries, self._blame(defect))
+            return
         for entry in entries:
-            entry.stored()
+            self._note_stored(entry)
         waiting = _Batch([entry for entry in entries if entry.is_awaited])
         end = last + 1
         if self.partition.high_watermark >= end:
             waiting.acknowledged(None, ErrorCode.NONE)
         elif not waiting.done():
             self.partition.when_acknowledged(end, waiting, None)
+
+    def _blame(self, defect: Exception) -> ApiError:
+        """What those are told for whom nothing is stored because of a defect."""
+        _log.error("%s: what queues have done cannot be stored", self.partition, exc_info=defect)
+        return ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"{self.partition}: it cannot be stored, by a defect that the broker's log tells of",
+        )
+
+    def _fail(self, entries: list[Entry], error: ApiError) -> None:
+        for entry in entries:
+            try:
+                entry.failed(error)
+            except Exception:  # noqa: BLE001 - as above
+                _log.exception("%s: what has failed cannot be taken back", self.partition)
+            entry.finish(error.code, error.message)
+
+    def _note_stored(self, entry: Entry) -> None:
+        try:
+            entry.stored()
+        except Exception:  # noqa: BLE001 - it is stored all the same
+            _log.exception("%s: a queue cannot go on after what was stored", self.partition)
 
     def _taken_in(self, entries: list[Entry], first_offset: int) -> list[Entry]:
         """Those that the fold has taken in, as all replicas have; the others failed."""

@@ -1,30 +1,27 @@
 """The records of one partition that is led here, as one share group takes them."""
 
 import asyncio
-import logging
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Final
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import ConsumerRecord
 from qbus.records.control import SharedResult
 
-from ..delay.log_throttle import LogThrottle
 from ..partition.acknowledgement import Acknowledgement
-from ..partition.partition import Partition
 from .alarm import Alarm
-from .batches import LogBatches, StoredBatch
-from .dead_lettering import DeadLettering, DeadLetterTopics
+from .batches import StoredBatch
+from .dead_lettering import DeadLettering
 from .fold import GroupProgress
+from .gate import Gate
 from .giving import Giver
-from .journal import Journal, Told
+from .journal import Told
+from .led import LedPartition
 from .outcomes import Settled, SettledListeners, read_result
 from .settings import READ_COMMITTED, GroupSettings
 from .settlement import Finishing, Given, Settlement, sum_of
 from .source import Missing, RecordSource, retrieve
 from .state import QueueState
-from .storing import Storing
 from .taking import BatchesTaken, Offer, RecordsTaken
 from .types import (
     AckRange,
@@ -34,53 +31,12 @@ from .types import (
     RecordState,
     RecordStatus,
     TakenBatches,
-    TakenRecord,
     Waiter,
 )
 from .waiters import WaitingLine
+from .writer import QueueWriter
 
-_log = logging.getLogger(__name__)
-
-_RETRY_S: Final = 1.0
-_COMPLAINT_S: Final = 60.0  # between two of the same
 _OVERHEAD: Final = 512  # bytes that a result takes besides its own
-
-
-class LedPartition(Protocol):
-    """What a queue needs of its partition, which is led here."""
-
-    @property
-    def partition(self) -> Partition:
-        """The partition."""
-
-    @property
-    def clock(self) -> Clock:
-        """The broker's clock."""
-
-    @property
-    def journal(self) -> Journal:
-        """Where its queues store what they do."""
-
-    @property
-    def batches(self) -> LogBatches:
-        """Its batches."""
-
-    @property
-    def loading(self) -> asyncio.Lock:
-        """Held by who reads batches from the disk."""
-
-    @property
-    def dead_letters(self) -> DeadLetterTopics:
-        """Stores what is given up."""
-
-    def progress(self, group: str) -> GroupProgress | None:
-        """What a group has done, if the partition knows it."""
-
-    async def find_start(self, group: str, settings: GroupSettings) -> None:
-        """Have a group that is new begin where its settings say. Raises ApiError."""
-
-    def watch(self, queue: "ShareQueue") -> None:
-        """Call :meth:`ShareQueue.advanced` as records become visible, until that says false."""
 
 
 class ShareQueue:
@@ -101,8 +57,8 @@ class ShareQueue:
         self._source.set_filter(settings.filter)
         self._source.set_isolation(is_committed=settings.isolation == READ_COMMITTED)
         self._settled = SettledListeners()
-        self._storing = Storing(self, group, led.journal, self._settled)
-        self._giver = Giver(self._source, led.clock, self._storing.store, self._storing.write)
+        self._writer = QueueWriter(self, group, led.journal, self._settled)
+        self._giver = Giver(self._source, led.clock, self._writer.store, self._writer.write)
         self._state: QueueState | None = None
         self._progress: GroupProgress | None = None
         self._starting = asyncio.Lock()
@@ -110,8 +66,9 @@ class ShareQueue:
         self._line = WaitingLine()
         self._alarm = Alarm(led.clock, self.look)
         self._trimmed_to = -1  # the log's start before which all is done, or about to be
-        self._failures = LogThrottle(self._clock)
-        self._lacks = LogThrottle(self._clock, _COMPLAINT_S)
+        self._gate = Gate(
+            str(self), led.partition, led.clock, self._alarm, self._length, self._try_out
+        )
         self.used_at = self._clock.monotonic()
         """When a member last took records, waited for any or acknowledged some; in seconds."""
         self._counts_before = QueueCounts()
@@ -281,26 +238,11 @@ class ShareQueue:
 
     # Taking
 
-    async def take_records(
-        self,
-        member: str,
-        most: int,
-        *,
-        max_bytes: int = 1 << 20,
-        lock_ms: Callable[[ConsumerRecord], int] | None = None,
-        at_most_once: bool | Callable[[ConsumerRecord], bool] = False,
-    ) -> list[TakenRecord]:
-        """Give out up to ``most`` records to ``member``; none: there is nothing now.
-
-        Ends beyond ``max_bytes``. ``lock_ms``: for how long a record is given out; 0: as the
-        settings say. What is given out ``at_most_once`` is done before that, for good. Raises
-        ApiError, OSError.
-        """
-        taken = await self.take(Offer(member, most, max_bytes, lock_ms, at_most_once))
-        return taken.all()
-
     async def take(self, offer: Offer) -> RecordsTaken:
-        """Give out records as :meth:`take_records` does. Raises ApiError, OSError."""
+        """Give out what ``offer`` asks for; no records: there are none now.
+
+        Raises ApiError, OSError.
+        """
         await self.started()
         taken = RecordsTaken(offer)
         while True:
@@ -334,7 +276,7 @@ class ShareQueue:
         Raises Missing, ApiError, OSError where nothing was taken.
         """
         self._trim(state)
-        if not self._may_give():
+        if not self._gate.is_open:
             self._took()
             return True
         try:
@@ -366,7 +308,7 @@ class ShareQueue:
         while True:
             state = self._check()
             self._trim(state)
-            if not taking.acquired and not self._may_give():
+            if not taking.acquired and not self._gate.is_open:
                 break
             try:
                 self._giver.take_batches(state, taking)
@@ -395,21 +337,20 @@ class ShareQueue:
             else:
                 taking.leave_out(one.at)
 
-    def _may_give(self) -> bool:
-        """Whether what is given out now can be acknowledged, as far as is known.
+    def _length(self) -> int:
+        return self.length
 
-        Else it would be done, refused, and done again. Who waits is called once it can be.
-        """
-        if self._alarm.is_resting:
-            return False
-        lack = self.partition.lack
-        if not lack:
-            return True
-        if self.length:
-            if self._lacks.allows():
-                _log.warning("%s: nothing is given out: %s", self, lack)
-            self._alarm.rest(_RETRY_S)
-        return False
+    def _try_out(self) -> None:
+        """Find out whether anything can be stored."""
+        self._writer.try_out(self._on_tried)
+
+    def _on_tried(self, error: ApiError | None) -> None:
+        if error is None:
+            self._gate.stored()
+            self._notify()
+        else:
+            self._gate.failed(error)
+        self._schedule()
 
     def _trim(self, state: QueueState) -> None:
         """Finish what retention has taken."""
@@ -418,13 +359,13 @@ class ShareQueue:
             settlement = state.trim(log_start)
             if settlement is not None:
                 self._trimmed_to = log_start
-                self._storing.store(state, settlement)
+                self._writer.store(state, settlement)
 
     def give_up_before(self, offset: int) -> None:
         """Finish what lies before ``offset``, whoever has it."""
         settlement = None if self._state is None else self._state.trim(offset)
         if self._state is not None and settlement is not None:
-            self._storing.store(self._state, settlement)
+            self._writer.store(self._state, settlement)
 
     def _took(self) -> None:
         """Go on after somebody took records, or found none."""
@@ -433,7 +374,7 @@ class ShareQueue:
         if self._state is not None:
             left_over = self._state.left_over()
             if left_over is not None:
-                self._storing.store(self._state, left_over)
+                self._writer.store(self._state, left_over)
         if len(self._line):
             self._notify()
         self._schedule()
@@ -451,7 +392,7 @@ class ShareQueue:
         settlement = state.acknowledge(member, list(ranges), self._now_ms, self._clock.time_ms())
         self._schedule()
         if settlement.changes:
-            await self._storing.write(state, settlement)
+            await self._writer.write(state, settlement)
 
     async def settle(self, offset: int, result: bytes | None = None) -> bool:
         """Finish a record, whoever has it; False: it is done already, or there is none.
@@ -471,7 +412,7 @@ class ShareQueue:
         if settlement is None:
             return False
         body = None if result is None else SharedResult(self.group, offset, result)
-        await self._storing.write(state, settlement, body)
+        await self._writer.write(state, settlement, body)
         return True
 
     def begin_to_settle(self, ranges: Ranges, waiter: Told, token: object) -> Ranges:
@@ -482,16 +423,16 @@ class ShareQueue:
         ApiError.
         """
         state = self._check()
-        turn = self._storing.turn(state)
+        finished = self._writer.finished(state)
         begun: list[tuple[int, int]] = []
         try:
             for first, last in ranges:
-                self._finish(state, first, last, turn.finishing, begun)
+                self._finish(state, first, last, finished.finishing, begun)
         finally:  # where a disk fails at one range, those before it are stored all the same
             if begun:
-                self._storing.finish(turn)
+                self._writer.finish(finished)
         if begun:
-            turn.told.append((waiter, token))
+            finished.told.append((waiter, token))
         return begun
 
     def _finish(
@@ -525,7 +466,7 @@ class ShareQueue:
         settlement = state.put_back(offset, nack=nack, delay_ms=delay_ms, wall_ms=wall_ms)
         if settlement is None:
             return False
-        await self._storing.write(state, settlement)
+        await self._writer.write(state, settlement)
         return True
 
     async def hold(self, offset: int, lock_ms: int = 0) -> bool:
@@ -557,7 +498,7 @@ class ShareQueue:
         if self._state is not None and self._closed is None:
             settlement = self._state.release_member(member, self._clock.time_ms())
             if settlement.changes:
-                await self._storing.write(self._state, settlement)
+                await self._writer.write(self._state, settlement)
 
     def state_of(self, offset: int) -> RecordState:
         """Where a record stands."""
@@ -611,23 +552,22 @@ class ShareQueue:
     # Storing
 
     def was_stored(self, state: QueueState, settlement: Settlement) -> bool:
-        """See :class:`~.storing.Stores`."""
+        """See :class:`~.writer.Owner`."""
         state.stored(settlement, self._clock.time_ms())
+        self._gate.stored()
         return state is self._state
 
     def went_on(self) -> None:
-        """See :class:`~.storing.Stores`."""
+        """See :class:`~.writer.Owner`."""
         self._move()
         self._notify()
         self._schedule()
 
     def was_not_stored(self, state: QueueState, settlement: Settlement, error: ApiError) -> None:
-        """See :class:`~.storing.Stores`."""
+        """See :class:`~.writer.Owner`."""
         state.failed(settlement)
         self._trimmed_to = -1
-        if self._failures.allows():
-            _log.warning("%s: what was done cannot be stored: %s", self, error)
-        self._alarm.rest(_RETRY_S)
+        self._gate.failed(error)
         self._schedule()
 
     def archive_moved(
@@ -642,7 +582,7 @@ class ShareQueue:
             for span in state.leases.spans(first, last):
                 if state.is_moving(span.first):
                     settlement = state.archive_moved(span.first, span.last, is_stored=is_stored)
-                    acknowledged = self._storing.write(state, settlement)
+                    acknowledged = self._writer.write(state, settlement)
                     acknowledged.add_done_callback(retrieve)
         return acknowledged
 
@@ -699,7 +639,7 @@ class ShareQueue:
         if state is None or not state.has_room:
             return 0
         count = state.ready.size if state.is_clogged else self.length
-        return count if count and self._may_give() else 0
+        return count if count and self._gate.is_open else 0
 
     def _notify(self) -> None:
         """Call as many of those who wait as there are records for."""
@@ -738,7 +678,7 @@ class ShareQueue:
         wall_ms = self._clock.time_ms()
         settlement = state.expire(self._now_ms, wall_ms)
         if settlement.changes:
-            self._storing.store(state, settlement)
+            self._writer.store(state, settlement)
         state.wake(wall_ms)
         self._line.lose_patience(self._loop.time())
         self._notify()

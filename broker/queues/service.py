@@ -20,6 +20,7 @@ from .batches import BatchCache, LogBatches
 from .dead_lettering import DeadLetterTopics
 from .fold import GroupProgress, QueueFold
 from .journal import Entry, Journal
+from .led import WaitsForRecords
 from .queue import ShareQueue
 from .settings import BY_DURATION, EARLIEST, LATEST, READ_COMMITTED, GroupSettings
 from .source import retrieve
@@ -55,7 +56,7 @@ class LedQueues:
         self.loading = asyncio.Lock()
         self.dead_letters = dead_letters
         self.queues: dict[str, ShareQueue] = {}
-        self._waited: dict[ShareQueue, None] = {}  # by whom, perhaps, for records to come
+        self._waited: dict[WaitsForRecords, None] = {}  # by whom, perhaps, for records to come
         self._loop = asyncio.get_running_loop()
         self._is_due = False
         self._led_since = clock.monotonic()
@@ -199,7 +200,7 @@ class LedQueues:
             change = Change(ChangeKind.ARCHIVED, progress.start, offset - 1)
             self.journal.add(Entry(name, [change]))
 
-    def watch(self, queue: ShareQueue) -> None:
+    def watch(self, queue: WaitsForRecords) -> None:
         """Have ``queue`` look when records become visible, as long as somebody waits for them."""
         self._waited[queue] = None
         self.partition.watchers[self] = None

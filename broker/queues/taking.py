@@ -10,7 +10,7 @@ from qbus.records.record import Headers
 
 from .batches import StoredBatch
 from .settlement import Given
-from .types import AcquiredRange, TakenBatches, TakenRecord
+from .types import AcquiredRange, TakenBatches
 
 _RECORD_BYTES: Final = 64  # that a record takes besides its key and value
 
@@ -26,37 +26,24 @@ class Terms(NamedTuple):
 
 
 class Offer:
-    """Whom records are given to, and how: see :meth:`ShareQueue.take_records`.
+    """Whom records are given to: up to ``most``, and none beyond ``max_bytes``.
 
-    ``by_headers``: how, where a record's headers alone say it; it counts before the others.
+    ``by_headers``: how each is given out, where its headers say that.
     """
 
-    __slots__ = ("_at_most_once", "_lock_ms", "by_headers", "max_bytes", "member", "most")
+    __slots__ = ("by_headers", "max_bytes", "member", "most")
 
     def __init__(
         self,
         member: str,
         most: int,
         max_bytes: int,
-        lock_ms: Callable[[ConsumerRecord], int] | None = None,
-        at_most_once: bool | Callable[[ConsumerRecord], bool] = False,
         by_headers: Callable[[Headers], Terms] | None = None,
     ) -> None:
         self.member = member
         self.most = most
         self.max_bytes = max_bytes
         self.by_headers = by_headers
-        self._lock_ms = lock_ms
-        self._at_most_once = at_most_once
-
-    def terms_of(self, record: ConsumerRecord) -> Terms:
-        """How a record is given out."""
-        if self.by_headers is not None:
-            return self.by_headers(record.headers)
-        once = self._at_most_once
-        is_once = once if isinstance(once, bool) else once(record)
-        lock_ms = 0 if is_once or self._lock_ms is None else self._lock_ms(record)
-        return Terms(lock_ms, is_once)
 
 
 class Once(NamedTuple):
@@ -114,22 +101,6 @@ class RecordsTaken:
         """Likewise of the last record, which is given out when ``acknowledged`` is done."""
         self.once.append(Once(len(self.histories), acknowledged))
         self.histories.append(history)
-
-    def all(self) -> list[TakenRecord]:
-        """The records with what they went through."""
-        return [
-            TakenRecord(
-                record.offset,
-                record.timestamp,
-                record.key,
-                record.value,
-                record.headers,
-                history.deliveries + 1,
-                history.nacks,
-                history.timeouts,
-            )
-            for record, history in zip(self.records, self.histories, strict=True)
-        ]
 
     async def stored(self) -> None:
         """Wait until what is given out once is done for good, and leave out what may not be.

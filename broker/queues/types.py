@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from enum import Enum, IntEnum
 from typing import NamedTuple, Protocol
 
-from qbus.records.record import Headers
-
 
 class AckType(IntEnum):
     """What becomes of a record that was given out: Kafka's numbers (KIP-932, KIP-1222).
@@ -52,22 +50,6 @@ class TakenBatches(NamedTuple):
 
     records: bytes
     acquired: list[AcquiredRange]
-
-
-class TakenRecord(NamedTuple):
-    """A record given out, decoded.
-
-    ``deliveries`` counts this one, too; ``nacks`` and ``timeouts`` say how the others ended.
-    """
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    deliveries: int
-    nacks: int
-    timeouts: int
 
 
 class RecordStatus(Enum):

@@ -86,3 +86,38 @@ async def test_another_loop_has_its_own_turns() -> None:
         assert done == []
     finally:
         other.close()
+
+
+async def test_what_is_cancelled_ends_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    loop, done = asyncio.get_running_loop(), list[str]()
+
+    def fail() -> None:
+        raise asyncio.CancelledError
+
+    turn = begin_turn(loop)
+    assert turn is not None
+    at_end(loop, fail)
+    at_end(loop, partial(done.append, "second"))
+    turn.end()
+    assert done == ["second"]
+    assert "failed at the end of a turn" in caplog.text
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+async def test_what_ends_the_process_leaves_the_rest_to_the_loop(
+    end: type[BaseException],
+) -> None:
+    loop, done = asyncio.get_running_loop(), list[str]()
+
+    def fail() -> None:
+        raise end
+
+    turn = begin_turn(loop)
+    assert turn is not None
+    at_end(loop, fail)
+    at_end(loop, partial(done.append, "second"))
+    with pytest.raises(end):
+        turn.end()
+    assert done == []
+    await asyncio.sleep(0)
+    assert done == ["second"]

@@ -14,7 +14,8 @@ from qbus.broker.disque.admin import AdminCommands
 from qbus.broker.disque.connection import Client, PendingReply
 from qbus.broker.disque.dispatch import Dispatcher
 from qbus.broker.disque.resp import split_words
-from qbus.broker.disque.service import DisqueService, World
+from qbus.broker.disque.service import DisqueService
+from qbus.broker.disque.world import World
 from qbus.broker.metadata.image import Topic
 from qbus.broker.partition.partition import Partition
 from qbus.broker.share import group_settings

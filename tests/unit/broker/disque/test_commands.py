@@ -139,7 +139,7 @@ class TestAcknowledging:
     async def test_what_cannot_be_stored_is_not_done(
         self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("qbus.broker.queues.queue._RETRY_S", 0.0)
+        monkeypatch.setattr("qbus.broker.queues.gate._RETRY_S", 0.0)
         ids = [await jobs.add(body=str(number)) for number in range(3)]
         await jobs.bodies()
         with monkeypatch.context() as patch:

@@ -26,6 +26,8 @@ class Far:
     ``left_ms``: for how long the locks of the jobs that it gave still run.
     """
 
+    is_closed = False
+
     def __init__(self, number: int, jobs: list[Any]) -> None:
         self.node = Node(NODE + number, str(number) * 40, Address(f"node-{number}", 7711))
         self.jobs = jobs
@@ -65,6 +67,10 @@ class Far:
             return 1
         return b"PONG"
 
+    async def greet(self) -> None:
+        self.asked.append("PING")
+        await self._speaks.wait()
+
     async def call(self, words: list[object], timeout_s: float) -> Any:
         """Be a connection of somebody who waits for jobs: none come."""
         return await asyncio.get_running_loop().create_future()
@@ -83,9 +89,21 @@ class Others:
         (found,) = [one for one in self.nodes if one.node.address == address]
         return found
 
-    async def call(self, address: Address, _local: str, command: Any, *words: object) -> Any:
+    async def call(self, address: Address, command: Any, *words: object) -> Any:
         name = command.decode() if isinstance(command, bytes) else command
         return await self.connect(address).answer(name, words)
+
+    async def call_patiently(
+        self, address: Address, *words: object, timeout_s: float | None = None
+    ) -> Any:
+        return await self.call(address, *words)
+
+    async def greet(self, address: Address, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.connect(address).greet()
+        except TimeoutError:
+            raise NodeUnavailableError(f"{address} did not answer PING") from None
 
     def close(self) -> None:
         pass
@@ -136,7 +154,7 @@ class TestOtherNodes:
         monkeypatch.setattr(service, "_PATIENCE_S", 3600.0)
         for _ in range(5):
             assert await jobs.ask("GETJOB NOHANG FROM q") is None
-        assert far.asked == ["GETJOB", "PING"]
+        assert far.asked == ["GETJOB", "PING", "PING"], "to say when it answers again"
 
     async def test_it_is_asked_again_once_it_answers(
         self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
@@ -165,12 +183,13 @@ class TestOtherNodes:
         await asyncio.sleep(0.05)
         with monkeypatch.context() as patch:
             patch.setattr(far, "answer", fail)
+            patch.setattr(far, "greet", fail)
             for _ in range(2):
                 assert await jobs.ask("GETJOB NOHANG FROM q") is None
                 await asyncio.sleep(0)
         monkeypatch.setattr(service, "_PATIENCE_S", 3600.0)
         assert await jobs.ask("GETJOB NOHANG FROM q") is None
-        await eventually(lambda: far.asked == ["GETJOB", "PING"])
+        await eventually(lambda: far.asked == ["GETJOB", "PING", "PING"])
 
     async def test_the_next_one_is_asked_meanwhile(
         self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
@@ -295,6 +314,8 @@ class TestOtherNodes:
 class Elsewhere:
     """Another node, which has two jobs, and is silent about them."""
 
+    is_closed = False
+
     ids = (
         "D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a1",
         "D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a0",
@@ -308,6 +329,9 @@ class Elsewhere:
     def connect(self, address: Address) -> "Elsewhere":
         return self
 
+    async def call_patiently(self, *words: object, timeout_s: float | None = None) -> Any:
+        return await self.call(*words)
+
     async def call(self, to: object, *words: object) -> Any:
         """Be a connection, with the words in a list, and all connections, with an address."""
         if isinstance(to, list) and self._has_jobs:
@@ -318,7 +342,7 @@ class Elsewhere:
                 for text, body in zip(self.ids, (b"more", b"once"), strict=True)
             ]
         if "QBUS.RELEASE" in words:
-            self.released.append(words[1:])
+            self.released.append(words)
             return 1
         self.is_asked = self.is_asked or "SHOW" in words
         return await asyncio.get_running_loop().create_future()

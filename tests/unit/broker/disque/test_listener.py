@@ -17,7 +17,7 @@ from qbus.broker.disque.listener import (
     Limits,
 )
 from qbus.broker.disque.nodes import Node, TlsAddress
-from qbus.broker.disque.peers import Link, NodeUnavailableError, PeerConnection
+from qbus.broker.disque.peers import Link, NodeConnection, NodeUnavailableError
 from qbus.broker.disque.serving import identify, is_told_in_clear, use_of
 from qbus.broker.net.listener import bind
 from qbus.broker.net.memory_budget import MemoryBudget
@@ -289,7 +289,7 @@ class TestOtherNodes:
     async def test_are_reached_with_tls_where_they_speak_it(self, served: Served) -> None:
         address = self.node(served).for_nodes
         assert isinstance(address, TlsAddress)
-        connection = PeerConnection(address, Link(tls=client))
+        connection = NodeConnection(address, Link(tls=client))
         assert await connection.call(["ECHO"], 5) is not None
         (known,) = served.listener.clients()
         assert known.client.is_encrypted
@@ -299,7 +299,7 @@ class TestOtherNodes:
         def trusting_another() -> ssl.SSLContext:
             return ssl.create_default_context(cafile=certificates().other_ca)
 
-        connection = PeerConnection(self.node(served).for_nodes, Link(tls=trusting_another))
+        connection = NodeConnection(self.node(served).for_nodes, Link(tls=trusting_another))
         with pytest.raises(NodeUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
             await connection.call(["ECHO"], 5)
 
@@ -312,13 +312,13 @@ class TestOtherNodes:
         assert not is_told_in_clear(Link(), far, None)
 
     async def test_are_not_reached_without_means(self, served: Served) -> None:
-        connection = PeerConnection(self.node(served).for_nodes, Link())
+        connection = NodeConnection(self.node(served).for_nodes, Link())
         with pytest.raises(NodeUnavailableError, match="speaks TLS"):
             await connection.call(["ECHO"], 5)
 
     async def test_that_refuse_this_one_say_so(self, served: Served) -> None:
         served.commands.refusal = "WRONGPASS no"
-        connection = PeerConnection(served.plain, Link("broker", b"wrong"))
+        connection = NodeConnection(served.plain, Link("broker", b"wrong"))
         with pytest.raises(NodeUnavailableError, match="refuses this node: WRONGPASS no"):
             await connection.call(["ECHO"], 5)
         connection.close()

@@ -1,10 +1,10 @@
 """A partition with queues: a real log and partition, a clock that tests set, and no network."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from qbus.broker.dead_letters import DeadLetters
 from qbus.broker.partition.partition import ACKS_ALL, Partition
@@ -15,12 +15,13 @@ from qbus.broker.queues import (
     QueueFold,
     ShareQueue,
     TakenBatches,
-    TakenRecord,
 )
 from qbus.broker.queues.fold import GroupProgress
+from qbus.broker.queues.taking import Offer, Terms
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import Compression, Record, iter_batches, iter_records
 from qbus.records.encode import encode_records
+from qbus.records.record import Headers
 from tests.support.data_plane import DataPlane
 from tests.support.logs import transactional
 from tests.support.waiting import eventually
@@ -135,14 +136,40 @@ async def end(world: World, producer_id: int, *, committed: bool) -> None:
     await world.settled()
 
 
+class Taken(NamedTuple):
+    """A record that was given out. ``deliveries`` counts this one, too."""
+
+    offset: int
+    value: bytes | None
+    deliveries: int
+    nacks: int
+    timeouts: int
+
+
+async def records(
+    queue: ShareQueue,
+    most: int = 100,
+    member: str = "a",
+    *,
+    max_bytes: int = 1 << 20,
+    by_headers: Callable[[Headers], Terms] | None = None,
+) -> list[Taken]:
+    """The records that ``member`` gets."""
+    taken = await queue.take(Offer(member, most, max_bytes, by_headers))
+    return [
+        Taken(record.offset, record.value, before.deliveries + 1, before.nacks, before.timeouts)
+        for record, before in zip(taken.records, taken.histories, strict=True)
+    ]
+
+
 async def take(queue: ShareQueue, most: int = 100, member: str = "a") -> list[bytes | None]:
     """The values of the records that ``member`` gets."""
-    return [record.value for record in await queue.take_records(member, most)]
+    return [record.value for record in await records(queue, most, member)]
 
 
-async def records(queue: ShareQueue, most: int = 100, member: str = "a") -> list[TakenRecord]:
-    """The records that ``member`` gets."""
-    return await queue.take_records(member, most)
+def once(headers: Headers) -> Terms:
+    """How records are given out at most once: those that have any header."""
+    return Terms(0, is_once=bool(headers))
 
 
 async def accept(queue: ShareQueue, first: int, last: int = -1, member: str = "a") -> None:

@@ -10,9 +10,11 @@ from qbus.records import build_batch, read_header
 from qbus.records.header import write_header
 from tests.support.waiting import eventually
 
-from .queues import GROUP, SETTINGS, World, accept, records, release, sent, take
+from .queues import GROUP, SETTINGS, World, accept, once, records, release, sent, take
 
 pytestmark = pytest.mark.sources  # parts of the broker fail
+
+ONCE = {"once": ""}
 
 
 def refuse(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +51,7 @@ async def test_an_acknowledgement_that_cannot_be_stored(
 async def test_a_lock_that_runs_out_where_nothing_can_be_stored(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("qbus.broker.queues.queue._RETRY_S", 0.02)
+    monkeypatch.setattr("qbus.broker.queues.gate._RETRY_S", 0.02)
     await world.add(b"a")
     queue = world.queue()
     await take(queue)
@@ -66,7 +68,7 @@ async def test_a_lock_that_runs_out_where_nothing_can_be_stored(
 async def test_a_filter_where_nothing_can_be_stored(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qbus.broker.queues.queue._RETRY_S", 0.0)
+    monkeypatch.setattr("qbus.broker.queues.gate._RETRY_S", 0.0)
     await world.add(b"a", b"b", headers={"qbus-tags": "red"})
     queue = world.queue(filter="none:red")
     with monkeypatch.context() as patch:
@@ -82,16 +84,17 @@ async def test_a_filter_where_nothing_can_be_stored(
 async def test_at_most_once_where_nothing_can_be_stored(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qbus.broker.queues.queue._RETRY_S", 0.0)
-    await world.add(b"a", b"b")
+    monkeypatch.setattr("qbus.broker.queues.gate._RETRY_S", 0.0)
+    await world.add(b"a", headers=ONCE)
+    await world.add(b"b")
     queue = world.queue()
     with monkeypatch.context() as patch:
         refuse(world, patch)
         with pytest.raises(ApiError):
-            await queue.take_records("m", 1, at_most_once=True)
-        taken = await queue.take_records("m", 2, at_most_once=lambda r: r.value == b"a")
+            await records(queue, 1, by_headers=once)
+        taken = await records(queue, 2, by_headers=once)
         assert [record.value for record in taken] == [b"b"]
-    taken = await queue.take_records("m", 2, at_most_once=True)
+    taken = await records(queue, 2, by_headers=once)
     assert [record.value for record in taken] == [b"a"]
 
 
@@ -107,14 +110,14 @@ class Waiting:
 async def test_who_waits_hears_of_what_could_not_be_given_out(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qbus.broker.queues.queue._RETRY_S", 0.02)
-    await world.add(b"a")
+    monkeypatch.setattr("qbus.broker.queues.gate._RETRY_S", 0.02)
+    await world.add(b"a", headers=ONCE)
     queue = world.queue()
     waiting = Waiting()
     with monkeypatch.context() as patch:
         refuse(world, patch)
         with pytest.raises(ApiError):
-            await queue.take_records("m", 1, at_most_once=True)
+            await records(queue, 1, by_headers=once)
         queue.wait(waiting)
         await asyncio.sleep(0)
         assert waiting.calls == 0
@@ -300,3 +303,61 @@ async def test_what_was_begun_before_a_disk_fails_is_stored(
     assert not waiting.codes
     assert list(queue.begin_to_settle([(0, 0), (2, 2)], waiting, None)) == [(2, 2)]
     await eventually(lambda: waiting.codes == [ErrorCode.NONE])
+
+
+@pytest.mark.parametrize("defect", [ValueError("a defect"), OSError("a disk")], ids=["value", "OS"])
+async def test_a_defect_where_something_is_stored_leaves_nobody_waiting(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    defect: Exception,
+) -> None:
+    def append_own(*_: object) -> None:
+        raise defect
+
+    await world.add(b"a", b"b")
+    queue = world.queue()
+    await take(queue)
+    with monkeypatch.context() as patch:
+        patch.setattr("qbus.broker.partition.partition.Partition.append_own", append_own)
+        with pytest.raises(ApiError, match="a defect that the broker's log tells of") as caught:
+            await asyncio.wait_for(accept(queue, 0), 5)
+    assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert str(defect) in caplog.text
+    assert (queue.in_flight, world.progress().is_done(0)) == (2, False)
+    await accept(queue, 0, 1)
+
+
+async def test_an_entry_that_cannot_be_closed_costs_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def settlement(_: object) -> None:
+        raise ValueError("a defect")
+
+    await world.add(b"a", b"b")
+    queue = world.queue()
+    await take(queue)
+    waiting = Told()
+    with monkeypatch.context() as patch:
+        patch.setattr("qbus.broker.queues.settlement.Finishing.settlement", settlement)
+        queue.begin_to_settle([(1, 1)], waiting, None)
+        await asyncio.wait_for(accept(queue, 0), 5)
+    assert waiting.codes == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert world.progress().is_done(0)
+
+
+async def test_what_follows_from_what_was_stored_may_fail(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def went_on(_: object) -> None:
+        raise ValueError("a defect")
+
+    await world.add(b"a", b"b")
+    queue, other = world.queue(), world.queue("others")
+    for one in (queue, other):
+        await take(one)
+    with monkeypatch.context() as patch:
+        patch.setattr("qbus.broker.queues.queue.ShareQueue.went_on", went_on)
+        await asyncio.wait_for(asyncio.gather(accept(queue, 0), accept(other, 1)), 5)
+    assert "cannot go on after what was stored" in caplog.text
+    assert world.progress().is_done(0)

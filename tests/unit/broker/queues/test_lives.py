@@ -9,7 +9,7 @@ from qbus.broker.queues import AckRange, AckType, ShareQueue
 from qbus.broker.queues.fold import QueueFold
 from tests.support.ranges import spans
 
-from .queues import World
+from .queues import World, records
 
 STEPS = 60
 
@@ -49,7 +49,7 @@ class Life:
     async def take(self, group: str) -> None:
         queue = self.queue(group)
         if self.rng.random() < 0.5:
-            taken = await queue.take_records("m", self.rng.randint(1, 9))
+            taken = await records(queue, self.rng.randint(1, 9), "m")
             offsets = [record.offset for record in taken]
         else:
             batches = await queue.take_batches("m", max_records=9, max_bytes=1 << 20)
@@ -97,7 +97,7 @@ class Life:
         await self.restart("g")
         for group in "gh":
             queue = self.queue(group)
-            while taken := await queue.take_records("m", 30):
+            while taken := await records(queue, 30, "m"):
                 assert self.accepted[group].isdisjoint(record.offset for record in taken)
                 offsets = [record.offset for record in taken]
                 await queue.acknowledge("m", [AckRange(at, at, AckType.ACCEPT) for at in offsets])

@@ -9,14 +9,14 @@ from qbus.broker.partition.partition import ACKS_ALL
 from qbus.broker.queues import AckRange, AckType, AcquiredRange
 from qbus.broker.queues.batches import BatchCache, StoredBatch, ttl_of
 from qbus.broker.queues.filters import parse_filter, tags_of
-from qbus.broker.queues.taking import Offer
+from qbus.broker.queues.taking import Offer, Terms
 from qbus.broker.queues.types import WaitedFor
 from qbus.errors import ApiError, CorruptBatch
 from qbus.records import Compression, build_batch, encode_records, read_header
 from qbus.records.record import Headers
 from tests.support.waiting import eventually
 
-from .queues import World, accept, records, release, sent, take
+from .queues import World, accept, once, records, release, sent, take
 
 
 def tagged(tags: str | None) -> Headers:
@@ -109,9 +109,14 @@ def test_when_a_record_expires() -> None:
 
 
 async def test_each_record_has_its_lock(world: World) -> None:
-    await world.add(b"5", b"100", b"0")
+    for seconds in (b"5", b"100", b"0"):
+        await world.add(seconds, headers={"lock": seconds.decode()})
     queue = world.queue()
-    taken = await queue.take_records("m", 10, lock_ms=lambda r: int(r.value or b"0") * 1000)
+
+    def terms(headers: Headers) -> Terms:
+        return Terms(1000 * int(headers[0][1] or b"0"), is_once=False)
+
+    taken = await records(queue, by_headers=terms)
     assert len(taken) == 3
     await world.pass_time(queue, 6)
     assert await take(queue) == [b"5"]
@@ -122,14 +127,14 @@ async def test_each_record_has_its_lock(world: World) -> None:
 
 
 async def test_at_most_once_a_record_is_done_before_it_is_given_out(world: World) -> None:
-    await world.add(b"a", b"b", b"c")
+    await world.add(b"a", b"b", b"c", headers={"once": ""})
     queue = world.queue()
     await world.settled()
     world.plane.disk.hold_syncs()
     taken: list[Any] = []
 
     async def work() -> None:
-        taken.extend(await queue.take_records("m", 2, at_most_once=True))
+        taken.extend(await records(queue, 2, by_headers=once))
 
     task = asyncio.create_task(work())
     await eventually(lambda: world.progress().is_done(1))
@@ -143,9 +148,10 @@ async def test_at_most_once_a_record_is_done_before_it_is_given_out(world: World
 
 
 async def test_some_records_are_given_out_at_most_once(world: World) -> None:
-    await world.add(b"once", b"often")
+    await world.add(b"once", headers={"once": ""})
+    await world.add(b"often")
     queue = world.queue()
-    taken = await queue.take_records("m", 2, at_most_once=lambda record: record.value == b"once")
+    taken = await records(queue, 2, by_headers=once)
     assert [record.value for record in taken] == [b"once", b"often"]
     await world.restart()
     assert await take(world.queue()) == [b"often"]
@@ -198,11 +204,11 @@ async def test_limits_of_records_and_bytes(world: World) -> None:
     for _ in range(3):
         await world.add(*[b"x" * 1000] * 10)
     queue = world.queue(partition_max_locks=25)
-    assert len(await queue.take_records("m", 100, max_bytes=2500)) == 3
-    assert len(await queue.take_records("m", 15)) == 15
-    assert len(await queue.take_records("m", 100)) == 7, "locks of the partition"
+    assert len(await records(queue, max_bytes=2500)) == 3
+    assert len(await records(queue, 15)) == 15
+    assert len(await records(queue)) == 7, "locks of the partition"
     assert await take(queue) == []
-    await accept(queue, 0, 2, "m")
+    await accept(queue, 0, 2)
     assert len(await take(queue)) == 3
 
 

@@ -8,7 +8,7 @@ from qbus.broker.queues.types import WaitedFor
 from qbus.errors import ErrorCode
 from tests.support.waiting import eventually
 
-from .queues import World, accept, end, in_transaction, release, take
+from .queues import World, accept, end, in_transaction, records, release, take
 
 
 class Member:
@@ -33,7 +33,7 @@ class Member:
 
     async def take(self) -> None:
         try:
-            taken = await self.queue.take_records(self.name, 1)
+            taken = await records(self.queue, 1, self.name)
         except Exception as error:
             self.error = error
             return

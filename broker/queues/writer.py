@@ -1,10 +1,11 @@
-"""Storing what was begun with the records of one queue, and who waits for what came of it.
+"""Stores what was begun with the records of one queue, and tells who waits for it what came of it.
 
 Each thing that was begun is an entry of the partition's journal; but records that are finished,
 whoever has them, in one turn of the event loop share one.
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
@@ -19,8 +20,8 @@ from .state import QueueState
 _MOST_FINISHED: Final = 10_000  # in one entry of the journal
 
 
-class Stores(Protocol):
-    """A queue, as what it stores sees it."""
+class Owner(Protocol):
+    """A queue, as what is stored for it sees it."""
 
     def was_stored(self, state: QueueState, settlement: Settlement) -> bool:
         """What was begun is in the log; whether the queue still goes by that state."""
@@ -32,7 +33,7 @@ class Stores(Protocol):
         """What was begun cannot be stored."""
 
 
-class Begun(Entry):
+class SettlementEntry(Entry):
     """Something that was begun with records, until that is stored, or cannot be."""
 
     __slots__ = ("_listeners", "_queue", "settlement", "state")
@@ -40,7 +41,7 @@ class Begun(Entry):
     def __init__(
         self,
         group: str,
-        queue: Stores,
+        queue: Owner,
         listeners: SettledListeners,
         state: QueueState,
         settlement: Settlement | None,
@@ -71,45 +72,63 @@ class Begun(Entry):
             self._queue.was_not_stored(self.state, settlement, error)
 
 
-class Turn(Begun):
+class FinishedEntry(SettlementEntry):
     """Records that are finished in one turn of the event loop."""
 
-    __slots__ = ("_storing", "finishing", "is_told")
+    __slots__ = ("_writer", "finishing", "is_told")
 
     def __init__(
         self,
         group: str,
-        queue: Stores,
+        queue: Owner,
         listeners: SettledListeners,
         state: QueueState,
-        storing: "Storing",
+        writer: "QueueWriter",
     ) -> None:
         super().__init__(group, queue, listeners, state, None)
         self.finishing = Finishing()
         self.is_told = False  # to the journal
-        self._storing = storing
+        self._writer = writer
 
     def close(self) -> None:
         """See :class:`Entry`: nothing more is gathered in it."""
-        self._storing.forget(self)
+        self._writer.forget(self)
         self.settlement = self.finishing.settlement()
         self.changes = self.settlement.changes
 
 
-class Storing:
+class _TryOut(Entry):
+    """Nothing but the group's name: whether anything can be stored."""
+
+    __slots__ = ("_on_end",)
+
+    def __init__(self, group: str, on_end: Callable[[ApiError | None], None]) -> None:
+        super().__init__(group, [])
+        self._on_end = on_end
+
+    def stored(self) -> None:
+        """See :class:`Entry`."""
+        self._on_end(None)
+
+    def failed(self, error: ApiError) -> None:
+        """See :class:`Entry`."""
+        self._on_end(error)
+
+
+class QueueWriter:
     """What one queue stores."""
 
-    __slots__ = ("_group", "_journal", "_listeners", "_queue", "_turn")
+    __slots__ = ("_finished", "_group", "_journal", "_listeners", "_queue")
 
     def __init__(
-        self, queue: Stores, group: str, journal: Journal, listeners: SettledListeners
+        self, queue: Owner, group: str, journal: Journal, listeners: SettledListeners
     ) -> None:
         """``listeners``: who waits until records are done."""
         self._queue = queue
         self._group = group
         self._journal = journal
         self._listeners = listeners
-        self._turn: Turn | None = None
+        self._finished: FinishedEntry | None = None
 
     def store(self, state: QueueState, settlement: Settlement) -> None:
         """Store what was begun; nobody waits for it."""
@@ -123,24 +142,31 @@ class Storing:
 
     def _entry(
         self, state: QueueState, settlement: Settlement, result: SharedResult | None
-    ) -> Begun:
-        return Begun(self._group, self._queue, self._listeners, state, settlement, result)
+    ) -> SettlementEntry:
+        return SettlementEntry(self._group, self._queue, self._listeners, state, settlement, result)
 
-    def turn(self, state: QueueState) -> Turn:
+    def finished(self, state: QueueState) -> FinishedEntry:
         """Where what is finished in this turn of the event loop is gathered."""
-        turn = self._turn
-        if turn is None or turn.state is not state or turn.finishing.count >= _MOST_FINISHED:
-            turn = Turn(self._group, self._queue, self._listeners, state, self)
-            self._turn = turn
-        return turn
+        entry = self._finished
+        if entry is None or entry.state is not state or entry.finishing.count >= _MOST_FINISHED:
+            entry = FinishedEntry(self._group, self._queue, self._listeners, state, self)
+            self._finished = entry
+        return entry
 
-    def forget(self, turn: Turn) -> None:
-        """Gather nothing more in ``turn``."""
-        if turn is self._turn:
-            self._turn = None
+    def forget(self, entry: FinishedEntry) -> None:
+        """Gather nothing more in ``entry``."""
+        if entry is self._finished:
+            self._finished = None
 
-    def finish(self, turn: Turn) -> None:
+    def finish(self, entry: FinishedEntry) -> None:
         """Store what was gathered, at the end of this turn of the event loop."""
-        if not turn.is_told:
-            turn.is_told = True
-            self._journal.add(turn)
+        if not entry.is_told:
+            entry.is_told = True
+            self._journal.add(entry)
+
+    def try_out(self, on_end: Callable[[ApiError | None], None]) -> None:
+        """Store that the group is there, which changes nothing, and tell whether that was stored.
+
+        ``on_end`` gets the error, if there was one.
+        """
+        self._journal.add(_TryOut(self._group, on_end))
