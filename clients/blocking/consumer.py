@@ -69,10 +69,12 @@ class Consumer:
             for records in records_of(cursors, client._iterated_records, ends):
                 patience.restart()
                 yield records
+                self._thread.give_way()
 
     def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[PartitionRecords]:
         limit = limit_of(max_records, self._client._options.max_poll_records)
         self._thread.check_usable()
+        self._thread.give_way()
 
         def take(cursors: list[FetchCursor]) -> list[PartitionRecords]:
             self._turn = Turn(cursors)

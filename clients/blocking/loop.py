@@ -5,7 +5,11 @@ import atexit
 import inspect
 import logging
 import os
+import select
+import selectors
+import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -23,6 +27,8 @@ _log = logging.getLogger(__name__)
 
 _LAST_WAIT = 5.0
 """Seconds that cancelled work has to clean up at the end."""
+_MOMENT = 20e-6
+"""Seconds, and what the system adds, in which a thread that waits for the interpreter gets it."""
 
 
 class LoopThread:
@@ -40,6 +46,8 @@ class LoopThread:
         self._thread = thread
         self._pid = os.getpid()
         self._awaited: set[_Call[Any]] = set()
+        self._events = _events_of(self.loop)
+        """The file that is readable while something has arrived for the loop; -1: none is."""
         # Also at exit, while the interpreter still has what the thread needs.
         self._finalize = weakref.finalize(self, _stop, self.loop, thread, self._pid, self._awaited)
 
@@ -117,6 +125,18 @@ class LoopThread:
             self.loop.call_soon_threadsafe(function, *args)
         except RuntimeError as error:  # another thread has closed the loop
             raise ClientClosed from error
+
+    def give_way(self) -> None:
+        """Let the thread go on if something has arrived for it. For threads that are busy.
+
+        Python runs one thread at a time, and lets one that waits for it run after 5 ms: meanwhile
+        nothing would be received. The thread needs much less to have the system do so.
+        """
+        if self._events >= 0:
+            poll = select.poll()  # one for each call: several threads may not share one
+            poll.register(self._events, select.POLLIN)
+            if poll.poll(0):
+                time.sleep(_MOMENT)
 
     def finish(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run ``last`` in the thread and then end it, without waiting for that.
@@ -216,6 +236,14 @@ class _Call(Generic[T]):
         if not task.cancelled():
             task.exception()  # such as KeyboardInterrupt, which ended the loop
         self.finish()
+
+
+def _events_of(loop: asyncio.AbstractEventLoop) -> int:
+    """Return the file that tells whether something has arrived for ``loop``; -1: none does."""
+    selector = getattr(loop, "_selector", None)
+    if sys.platform == "linux" and isinstance(selector, selectors.EpollSelector):
+        return selector.fileno()
+    return -1  # another system, or another kind of loop: there it takes its time
 
 
 def _closed() -> Any:

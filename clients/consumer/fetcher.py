@@ -220,13 +220,12 @@ class Fetcher:
             self._changed.set()
             await asyncio.sleep(_RETRY_DELAY)
         self._fetches.pop(broker, None)
-        self._changed.set()
-        if has_failed:
-            return
-        if is_reader_first:
-            self.start_soon()
-        else:
+        if not has_failed and not is_reader_first:
             self.start()
+            await asyncio.sleep(0)  # the request is on its way before the reader begins
+        self._changed.set()
+        if is_reader_first and not has_failed:
+            self.start_soon()
 
     def _request(self, ask: _Ask) -> FetchRequest:
         options, metadata = self._options, self._cluster.metadata

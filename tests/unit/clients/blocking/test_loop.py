@@ -262,3 +262,26 @@ def test_a_forked_process_is_told_to_make_its_own(thread: LoopThread) -> None:
     assert os.waitpid(child, 0)[1] == 0
     assert told.startswith(f"QbusError: the client belongs to process {os.getpid()}")
     assert thread.run(answer("parent")) == "parent"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no epoll")
+def test_a_busy_thread_gives_way_while_something_waits_for_the_loop(
+    thread: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeps: list[float] = []
+    monkeypatch.setattr("qbus.clients.blocking.loop.time.sleep", sleeps.append)
+    begun, over = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        over.wait(10)
+
+    thread.post(work)
+    assert begun.wait(10)
+    thread.give_way()  # the loop has not read yet what woke it
+    assert len(sleeps) == 1
+    over.set()
+    while thread.call(lambda: None) is None and sleeps:
+        sleeps.clear()
+        thread.give_way()
+    assert sleeps == [], "and goes on at once where there is nothing"

@@ -9,6 +9,7 @@ import pytest
 
 from qbus.clients import Consumer, TopicPartition
 from qbus.clients.consumer.fetcher import LEAST, FetchWindow
+from qbus.clients.net.pool import ConnectionGroup
 from qbus.records import build_batch
 from qbus.wire import ApiKey
 from tests.support.fake_cluster import FakeCluster
@@ -69,6 +70,14 @@ async def filled(partitions: int, batches: int) -> AsyncIterator[Consumer]:
                 cluster.logs["t", partition].append(batch(bytes(BATCH)))
         consumer.assign([("t", partition, 0) for partition in range(partitions)])
         yield consumer
+
+
+async def test_the_next_request_is_on_its_way_when_a_reader_that_waited_begins() -> None:
+    """The broker works while records are read: it did not, in one thread."""
+    async with filled(1, 20) as consumer:
+        assert await consumer.poll(10.0)
+        connection = await consumer._cluster.connection(1, ConnectionGroup.FETCH)
+        assert connection.load == 1
 
 
 def held(consumer: Consumer) -> dict[int, int]:
