@@ -30,6 +30,9 @@ class Form(NamedTuple):
     is_secured: bool = False
 
 
+SHARING = ("share", "share by batches")
+"""The protocols of share groups."""
+
 FORMS = {
     "value": Form(),
     "key": Form(("key",)),
@@ -55,7 +58,9 @@ FORMS = {
 class Reading(NamedTuple):
     """One way to read what was sent in a form: assigned, or as the only member of a group.
 
-    protocol: that of the group; "": there is none, "share": a share group, which accepts all.
+    protocol: that of the group; "": there is none; those of :data:`SHARING`: a share group, of
+        which the SDK takes records one by one, or whole batches as librdkafka does, and accepts
+        all.
     is_committed: only what was committed is read.
     """
 
@@ -75,6 +80,7 @@ READINGS = {
     "in a group, 60 partitions": Reading("60 partitions, by key", "classic"),
     "in a group of the consumer protocol": Reading("value", "consumer"),
     "in a share group": Reading("value", "share"),
+    "in a share group, by batches": Reading("value", "share by batches"),
     "committed": Reading("transactions of 1,000", is_committed=True),
     "SCRAM over TLS": Reading("SCRAM over TLS"),
 }

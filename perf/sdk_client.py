@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,8 @@ BATCH_BYTES = 1_000_000
 """librdkafka's default, which the other peers are the quicker for, too."""
 LINGER_MS = 5
 """librdkafka's default, for all of them."""
+CALLERS = 50
+"""Threads or tasks that wait for each of their records side by side."""
 CHUNK = 10_000
 """Records that are handed over at once by those loads that do so."""
 PATIENCE = 60.0
@@ -194,6 +197,39 @@ class Load:
             began = time.perf_counter()
             await send(self.topic, value)
             self._delays.append(time.perf_counter() - began)
+
+    def wait_by_many(self, send: Callable[[str, bytes], object]) -> None:
+        """Send with :data:`CALLERS` threads, each of which waits for its record."""
+        shared = iter(self.values())
+        turn = threading.Lock()
+
+        def send_some() -> None:
+            while True:
+                with turn:
+                    value = next(shared, None)
+                if value is None:
+                    return
+                began = time.perf_counter()
+                send(self.topic, value)
+                self._delays.append(time.perf_counter() - began)
+
+        threads = [threading.Thread(target=send_some) for _ in range(CALLERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    async def await_by_many(self, send: Callable[[str, bytes], Awaitable[object]]) -> None:
+        """The same with tasks."""
+        shared = iter(self.values())
+
+        async def send_some() -> None:
+            for value in shared:
+                began = time.perf_counter()
+                await send(self.topic, value)
+                self._delays.append(time.perf_counter() - began)
+
+        await asyncio.gather(*(send_some() for _ in range(CALLERS)))
 
     def _dues(self) -> Iterator[tuple[float, bytes]]:
         """How long to wait for each record's turn, and the value that tells when it was due.

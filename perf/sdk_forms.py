@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perf import before, forms, rdkafka, sdk_client
-from perf.forms import FORMS, READINGS, Form, topic_names
+from perf.forms import FORMS, READINGS, SHARING, Form, topic_names
 from perf.report import Figure
 from perf.secured import ProtectedQbus, protected_qbus
 from qbus import Admin, ConfigKind
@@ -69,7 +69,7 @@ def _compare_reading(
 
     def run_side(client: str, load: str) -> dict[str, float]:
         group = f"{topic}-{next(_topics)}"
-        if reading.protocol == "share":
+        if reading.protocol in SHARING:
             _begin_at_start(server.broker.bootstrap, group)
         return sdk_client.run(
             client,

@@ -57,6 +57,12 @@ async def send_and_wait(load: Load) -> None:
         await load.await_each(producer.send_and_wait)
 
 
+async def send_and_wait_by_many(load: Load) -> None:
+    """The same of many tasks."""
+    async with _producer(load) as producer:
+        await load.await_by_many(producer.send_and_wait)
+
+
 async def read_paced(load: Load) -> None:
     """``async for record in consumer``, and when each came."""
     async with _consumer(load) as consumer, asyncio.timeout(PATIENCE):

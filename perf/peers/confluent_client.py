@@ -1,5 +1,6 @@
 """confluent-kafka (librdkafka) as the load; see :mod:`perf.sdk_client`."""
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -13,6 +14,7 @@ from confluent_kafka import (
 )
 
 from perf import forms
+from perf.forms import SHARING
 from perf.sdk_client import BATCH_BYTES, BUFFER_BYTES, PATIENCE, Load
 
 
@@ -111,7 +113,7 @@ def poll_form(load: Load) -> None:
     """``consume(500)``, and the parts of each record that the form has."""
     volume_of = forms.volume_of(load.form, call="()", check="record.error() and stop(record)")
     volume_of.__globals__["stop"] = _stop
-    if load.reading.protocol == "share":
+    if load.reading.protocol in SHARING:
         _poll_shared(load, volume_of)
         return
     consumer = _consumer(load)
@@ -165,6 +167,28 @@ def send_and_wait(load: Load) -> None:
         _flush(producer)
 
     load.wait_for_each(send_one)
+
+
+def send_and_wait_by_many(load: Load) -> None:
+    """``produce`` of many threads that wait for its callback; one more polls for all of them."""
+    producer = _producer(load)
+    is_over = threading.Event()
+
+    def poll_on() -> None:
+        while not is_over.is_set():
+            producer.poll(0.1)
+
+    def send_one(topic: str, value: bytes) -> None:
+        under_way = threading.Lock()
+        under_way.acquire()
+        producer.produce(topic, value, on_delivery=lambda *_: under_way.release())
+        under_way.acquire()
+
+    poller = threading.Thread(target=poll_on)
+    poller.start()
+    load.wait_by_many(send_one)
+    is_over.set()
+    poller.join()
 
 
 def read_paced(load: Load) -> None:

@@ -61,6 +61,13 @@ def send_and_wait(load: Load) -> None:
     producer.close()
 
 
+def send_and_wait_by_many(load: Load) -> None:
+    """The same of many threads."""
+    producer = _producer(load)
+    load.wait_by_many(lambda topic, value: producer.send(topic, value).get(PATIENCE))
+    producer.close()
+
+
 def read_paced(load: Load) -> None:
     """``for record in consumer``, and when each came."""
     consumer = _consumer(load)

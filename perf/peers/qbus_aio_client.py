@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from perf import forms
+from perf.forms import SHARING
 from perf.peers.qbus_client import Told
 from perf.sdk_client import BUFFER_BYTES, PATIENCE, Load, arrow_batches, arrow_volume
 from qbus import ShareRecord
@@ -85,7 +86,7 @@ async def poll(load: Load) -> None:
 async def iterate_form(load: Load) -> None:
     """``async for record in consumer``, and the parts that the form has."""
     iterate = forms.iterate(load.form, is_async=True)
-    if load.reading.protocol == "share":
+    if load.reading.protocol in SHARING:
         async with _share_consumer(load) as sharing, asyncio.timeout(PATIENCE):
             load.skip(len(await _first_shared(sharing)))
             with load.measured():
@@ -102,7 +103,7 @@ async def poll_form(load: Load) -> None:
     """``poll``, and the parts of each record that the form has."""
     volume_of = forms.volume_of(load.form)
     seen = volume = 0
-    if load.reading.protocol == "share":
+    if load.reading.protocol in SHARING:
         async with _share_consumer(load) as sharing, asyncio.timeout(PATIENCE):
             load.skip(len(await _first_shared(sharing)))
             with load.measured():
@@ -143,6 +144,12 @@ async def send_and_wait(load: Load) -> None:
     """``await send_and_wait`` for each record."""
     async with _producer(load) as producer:
         await load.await_each(producer.send_and_wait)
+
+
+async def send_and_wait_by_many(load: Load) -> None:
+    """The same of many tasks."""
+    async with _producer(load) as producer:
+        await load.await_by_many(producer.send_and_wait)
 
 
 async def read_paced(load: Load) -> None:
@@ -198,7 +205,10 @@ async def _consumer(load: Load) -> AsyncIterator[Consumer]:
 
 
 def _share_consumer(load: Load) -> ShareConsumer:
-    return ShareConsumer(load.bootstrap, load.group, [load.topic])
+    is_alike = load.reading.protocol == "share by batches"  # to librdkafka
+    return ShareConsumer(
+        load.bootstrap, load.group, [load.topic], acquire="batches" if is_alike else "records"
+    )
 
 
 async def _first_shared(consumer: ShareConsumer) -> list[ShareRecord]:

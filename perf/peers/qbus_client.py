@@ -3,6 +3,7 @@
 import time
 
 from perf import forms
+from perf.forms import SHARING
 from perf.sdk_client import BUFFER_BYTES, PATIENCE, Load, arrow_batches, arrow_volume
 from qbus import Consumer, Delivery, PartitionRecords, Producer, ShareConsumer, ShareRecord
 
@@ -111,7 +112,7 @@ def poll(load: Load) -> None:
 def iterate_form(load: Load) -> None:
     """``for record in consumer``, and the parts that the form has."""
     iterate = forms.iterate(load.form)
-    if load.reading.protocol == "share":
+    if load.reading.protocol in SHARING:
         with _share_consumer(load) as sharing:
             load.skip(len(_first_shared(sharing)))
             with load.measured():
@@ -128,7 +129,7 @@ def poll_form(load: Load) -> None:
     volume_of = forms.volume_of(load.form)
     seen = volume = 0
     deadline = time.monotonic() + PATIENCE
-    if load.reading.protocol == "share":
+    if load.reading.protocol in SHARING:
         with _share_consumer(load) as sharing:
             load.skip(len(_first_shared(sharing)))
             with load.measured():
@@ -168,6 +169,12 @@ def send_and_wait(load: Load) -> None:
     """``send_and_wait`` for each record."""
     with _producer(load) as producer:
         load.wait_for_each(producer.send_and_wait)
+
+
+def send_and_wait_by_many(load: Load) -> None:
+    """The same of many threads."""
+    with _producer(load) as producer:
+        load.wait_by_many(producer.send_and_wait)
 
 
 def read_paced(load: Load) -> None:
@@ -221,7 +228,10 @@ def _consumer(load: Load) -> Consumer:
 
 
 def _share_consumer(load: Load) -> ShareConsumer:
-    return ShareConsumer(load.bootstrap, load.group, [load.topic])
+    is_alike = load.reading.protocol == "share by batches"  # to librdkafka
+    return ShareConsumer(
+        load.bootstrap, load.group, [load.topic], acquire="batches" if is_alike else "records"
+    )
 
 
 def _first_shared(consumer: ShareConsumer) -> list[ShareRecord]:
