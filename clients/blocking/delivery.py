@@ -1,8 +1,11 @@
 """The deliveries of the blocking producer."""
 
+from functools import partial
+
 from ..producer import Producer
+from ..producer.accumulator import Accumulator
 from ..producer.delivery import AsyncDelivery, Delivery
-from ..types import Duration, Moment
+from ..types import Duration, Moment, RecordMetadata
 from .client import blocking
 from .loop import LoopThread
 
@@ -11,6 +14,12 @@ class BlockingDelivery(Delivery):
     """The delivery of one record of the blocking producer."""
 
     __slots__ = ()
+
+    def hurried(self, accumulator: Accumulator) -> RecordMetadata:
+        """Have it sent without delay, and return as ``result`` does."""
+        # The sender is called last: it runs while this thread does nothing but wait.
+        self._wait(None, partial(accumulator.hurry, self._batch))
+        return self.result()
 
     def cancel(self) -> bool:
         place = self._place(self.result())

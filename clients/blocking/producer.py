@@ -1,6 +1,5 @@
 """The producer for programs without asyncio."""
 
-import asyncio
 import os
 import threading
 import warnings
@@ -8,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
+from qbus.errors import QbusError
 from qbus.records import Buffer
 
 from .. import producer as asyncio_producer
@@ -46,7 +46,7 @@ class Producer:
         self._thread = LoopThread("qbus-producer")
         self._accumulator.orders = Orders(self._client, self._thread)
         self._thread.call(self._client._start, True)
-        self._accumulator.on_work = _waker(self._thread.loop, self._client._sender.wake)
+        self._accumulator.on_work = _caller(self._client, self._thread)
         _alive.add(self)
         weakref.finalize(self, _deliver_rest, self._client, self._thread)
 
@@ -147,8 +147,25 @@ class Producer:
         delay: Duration | None = None,
         ttl: Duration | None = None,
     ) -> RecordMetadata:
-        place = (topic, value, key, headers, partition, timestamp)
-        return self.send(*place, deliver_at=deliver_at, delay=delay, ttl=ttl).result()
+        if self._thread.is_current:
+            raise QbusError("a client's callback cannot wait for the client: use qbus.aio")
+        if deliver_at is not None or delay is not None or ttl is not None:
+            headers = (*(headers or ()), *delay_headers(deliver_at, delay, ttl))
+            self._need_delays(topic)
+        delivery = self._add_quickly(topic, value, key, headers, partition, timestamp)
+        if delivery is None:
+            check_item(key, value, headers, timestamp)
+            added: BlockingDelivery = self._accumulator.add(
+                self._ready(topic),
+                value,
+                key,
+                headers,
+                partition=partition,
+                timestamp=timestamp,
+                is_hurried=True,
+            )
+            delivery = added
+        return delivery.hurried(self._accumulator)
 
     send_and_wait.__doc__ = _Producer.send_and_wait.__doc__
     send.__doc__ = _Producer.send.__doc__
@@ -259,6 +276,19 @@ def _disown_all() -> None:
 os.register_at_fork(after_in_child=_disown_all)
 
 
+def _caller(client: _Producer, thread: LoopThread) -> Callable[[], None]:
+    """Return what calls the sender of a producer in another thread."""
+    accumulator, much = client._accumulator, client._options.batch_bytes
+
+    def call() -> None:
+        client._sender.call()
+        if accumulator.buffered_bytes >= much:
+            # A sender that fills one batch after another would keep them all from being sent.
+            thread.give_way()
+
+    return call
+
+
 def _deliver_rest(client: _Producer, thread: LoopThread) -> None:
     """Deliver what a producer still has that nobody closed.
 
@@ -280,11 +310,3 @@ def _deliver_rest(client: _Producer, thread: LoopThread) -> None:
     finally:  # the warning may be an error
         if is_exit:
             thread.join()
-
-
-def _waker(loop: asyncio.AbstractEventLoop, wake: Any) -> Any:
-    def post() -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(wake)
-
-    return post

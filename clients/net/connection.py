@@ -19,7 +19,7 @@ from ..errors import AuthenticationFailed, ConnectionFailed, TlsFailed, check
 from ..security import PLAINTEXT
 from . import tls
 from .dial import dial
-from .in_flight import InFlightRequests
+from .in_flight import InFlightRequests, Told
 from .receive_mark import ReceiveMark
 from .versions import SPOKEN, SPOKEN_BY_ID, highest_common
 from .write_buffer import WriteBuffer, write_buffer_of
@@ -57,6 +57,7 @@ class _Held(NamedTuple):
     parts: list[Part]
     timeout: float
     answer: asyncio.Future[memoryview] | None
+    told: Told | None = None
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -248,15 +249,18 @@ class Connection(asyncio.BufferedProtocol):
         *,
         by_id: bool = False,
         newest: int | None = None,
+        told: Told | None = None,
     ) -> PendingAnswer:
         """Send ``message`` as :meth:`request` does, without waiting for the response.
+
+        told: called when ``frame`` is done; where a response arrives, before the loop's next turn.
 
         Raises :class:`ConnectionFailed`, and :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION.
         """
         version = self.version_by_id(api) if by_id else self.version(api)
         if newest is not None:
             version = min(version, newest)
-        return PendingAnswer(api, version, self._exchange(api, version, message, timeout))
+        return PendingAnswer(api, version, self._exchange(api, version, message, timeout, told))
 
     async def send(self, api: ApiKey, message: Any) -> None:
         """Send a message that has no response (Produce with ``acks=0``)."""
@@ -309,17 +313,25 @@ class Connection(asyncio.BufferedProtocol):
         }
 
     def _exchange(
-        self, api: ApiKey, version: int, message: Any, timeout: float
+        self,
+        api: ApiKey,
+        version: int,
+        message: Any,
+        timeout: float,
+        told: Told | None = None,
     ) -> asyncio.Future[memoryview]:
         self._check_open()
         correlation_id, parts = self._encoded(api, version, message)
+        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         if self._held is not None:
-            answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-            self._held.append(_Held(correlation_id, api, parts, timeout, answer))
-            return answer
-        self._send(parts)
-        self._check_open()
-        return self._in_flight.add(correlation_id, api, timeout)
+            self._held.append(_Held(correlation_id, api, parts, timeout, answer, told))
+        else:
+            self._send(parts)
+            self._check_open()
+            self._in_flight.add(correlation_id, api, timeout, answer, told)
+        if told is not None:
+            answer.add_done_callback(told)
+        return answer
 
     def _encoded(self, api: ApiKey, version: int, message: Any) -> tuple[int, list[Part]]:
         self._correlation_id = (self._correlation_id + 1) & _MAX_CORRELATION_ID
@@ -355,7 +367,11 @@ class Connection(asyncio.BufferedProtocol):
             self._send(request.parts)
             if request.answer is not None:
                 self._in_flight.add(
-                    request.correlation_id, request.api, request.timeout, request.answer
+                    request.correlation_id,
+                    request.api,
+                    request.timeout,
+                    request.answer,
+                    request.told,
                 )
 
     def _send(self, parts: list[Part]) -> None:

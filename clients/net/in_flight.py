@@ -11,12 +11,17 @@ from qbus.wire import ApiKey
 from ..errors import ConnectionFailed, RequestTimedOut
 
 
+Told = Callable[["asyncio.Future[memoryview]"], object]
+"""What is told of an answer: at once if it arrives, else from the loop, as a done callback is."""
+
+
 class _Request(NamedTuple):
     correlation_id: int
     api: ApiKey
     timeout: float
     deadline: float
     answer: asyncio.Future[memoryview]
+    told: "Told | None"
 
 
 class InFlightRequests:
@@ -50,15 +55,17 @@ class InFlightRequests:
         api: ApiKey,
         timeout: float,
         answer: asyncio.Future[memoryview] | None = None,
+        told: Told | None = None,
     ) -> asyncio.Future[memoryview]:
         """Add a request; return the future of its response, due in ``timeout`` seconds.
 
         answer: that future, if somebody waits for it already.
+        told: a done callback of that future, which is to be called without a turn of the loop.
         """
         if answer is None:
             answer = self._loop.create_future()
         deadline = self._loop.time() + timeout
-        self._requests.append(_Request(correlation_id, api, timeout, deadline, answer))
+        self._requests.append(_Request(correlation_id, api, timeout, deadline, answer, told))
         if self._timer is None or deadline < self._timer.when():
             self._watch(deadline)
         return answer
@@ -73,8 +80,15 @@ class InFlightRequests:
         if frame[:4] != request.correlation_id.to_bytes(4, "big"):
             raise WireError("a response to another request")
         self._requests.popleft()
-        if not request.answer.done():
-            request.answer.set_result(frame)
+        answer, told = request.answer, request.told
+        if answer.done():
+            return
+        if told is None:
+            answer.set_result(frame)
+        else:
+            answer.remove_done_callback(told)
+            answer.set_result(frame)
+            told(answer)
 
     def fail(self, reason: str) -> None:
         """Fail all requests: those past their deadline have timed out, the others lost the

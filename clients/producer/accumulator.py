@@ -99,8 +99,11 @@ class Accumulator:
         timestamp: int | None = None,
         broker: int | None = None,
         on_delivery: OnDelivery | None = None,
+        is_hurried: bool = False,
     ) -> Any:
         """Add one record to a batch; return its delivery.
+
+        is_hurried: the caller calls :meth:`hurry` next, which announces the record.
 
         Raises :class:`~qbus.errors.ApiError` for a partition that does not exist, and the failure
         after which no records are accepted.
@@ -111,9 +114,15 @@ class Accumulator:
             batch, is_due = self._room(topic, fixed, size)
             delivery = self._delivery(batch, batch.add(value, key, headers, timestamp, on_delivery))
             self._grow(batch, size)
-        if is_due:
+        if is_due and not is_hurried:
             self._announce()
         return delivery
+
+    def hurry(self, batch: Batch) -> None:
+        """Have ``batch`` sent as soon as nothing of its partition is in flight: somebody waits."""
+        if not batch.is_hurried:
+            batch.is_hurried = True
+            self._announce()
 
     def add_many(
         self,

@@ -95,6 +95,8 @@ class Batch(ABC, BatchLists):
 
     was_sent: it may be stored, even without an answer.
     is_given_up: its delivery is not tried any more, though it may not be complete yet.
+    is_hurried: somebody waits for it, so it lingers only while others of its partition are in
+        flight.
     orders: what the deliveries of its records give orders about them to.
     """
 
@@ -109,6 +111,7 @@ class Batch(ABC, BatchLists):
         "halves",
         "identity",
         "is_given_up",
+        "is_hurried",
         "on_complete",
         "orders",
         "ordinal",
@@ -132,6 +135,7 @@ class Batch(ABC, BatchLists):
         self.created_at = created_at
         self.attempts = 0
         self.is_given_up = False
+        self.is_hurried = False
         self.was_sent = False
         self.encoded: bytearray | None = None
         self.identity: ProducerIdentity | None = None

@@ -75,14 +75,21 @@ class Handle(ABC, Generic[T_co]):
             yield from arrived
         return self.result()
 
-    def _wait(self, timeout: float | None) -> None:
+    def _wait(
+        self, timeout: float | None, begin: Callable[[], object] | None = None
+    ) -> None:
+        """Wait until it is done. ``begin`` is called once its outcome cannot be missed."""
         if self.done():
             return
         if self._is_in_loop():
             raise QbusError("not delivered yet: await the delivery")
-        arrived = threading.Event()
-        self._notify(arrived.set)
-        if not arrived.wait(timeout):
+        # Not an event: that is three locks, and more than twice the time.
+        under_way = threading.Lock()
+        under_way.acquire()
+        self._notify(under_way.release)
+        if begin is not None:
+            begin()
+        if not under_way.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
             trouble = self._trouble()
             reason = f": {trouble}" if trouble is not None else ""
             raise RequestTimedOut(f"not delivered in {timeout} s{reason}") from trouble

@@ -278,11 +278,28 @@ class Producer:
     ) -> RecordMetadata:
         """Send one record as :meth:`send`, and return where it is stored.
 
-        Waits for ``linger_ms`` and for the broker, for each record: send many and wait for the
-        last, or use :meth:`send_many`, where there are many.
+        It does not linger: the record goes at once, or behind what is in flight to its partition,
+        with all that came meanwhile. Waits for the broker, for each record: send many and wait for
+        the last, or use :meth:`send_many`, where there are many.
         """
-        place = (topic, value, key, headers, partition, timestamp)
-        return await (await self.send(*place, deliver_at=deliver_at, delay=delay, ttl=ttl))
+        if deliver_at is not None or delay is not None or ttl is not None:
+            headers = (*(headers or ()), *delay_headers(deliver_at, delay, ttl))
+            await self._need_delays(topic)
+        delivery = self._add_quickly(topic, value, key, headers, partition, timestamp)
+        if delivery is None:
+            check_item(key, value, headers, timestamp)
+            added: AsyncDelivery = self._accumulator.add(
+                await self._ready(topic),
+                value,
+                key,
+                headers,
+                partition=partition,
+                timestamp=timestamp,
+                is_hurried=True,
+            )
+            delivery = added
+        self._accumulator.hurry(delivery._batch)
+        return await delivery
 
     async def send_many(  # noqa: PLR0913 - as many as a record has parts
         self,

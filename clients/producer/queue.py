@@ -126,10 +126,19 @@ class PartitionQueue:
             return self._retry_at
         if self.open_batch is None:
             return None
-        is_full = self.open_batch.size >= self._batch_bytes
-        if self._is_transactional and not self._is_established:
+        if self.open_batch.size >= self._batch_bytes or self._is_awaited():
+            linger = 0.0
+        elif self._is_transactional and not self._is_established:
             linger = min(linger, _FIRST_LINGER)
-        return max(self.open_batch.created_at + (0.0 if is_full else linger), self._retry_at)
+        return max(self.open_batch.created_at + linger, self._retry_at)
+
+    def _is_awaited(self) -> bool:
+        """Whether somebody waits for what is gathered, and it would gain nothing by waiting too.
+
+        While a batch is in flight more records may come, to share the next one with (RFC 896 has
+        the same rule for a connection's small packets).
+        """
+        return not self._in_flight and self.open_batch is not None and self.open_batch.is_hurried
 
     def since(self) -> float:
         """Return when the batch was begun that is sent next; infinity: there is none."""

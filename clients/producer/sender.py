@@ -68,6 +68,7 @@ class Sender:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context: Context | None = None
         self._is_woken = False
+        self._is_called = False  # by another thread
         self._expire_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._awaited: set[asyncio.Future[memoryview]] = set()
@@ -91,6 +92,17 @@ class Sender:
             # Not in the context of the last sender: a turn works for all senders.
             self._loop.call_soon(self._go_on, context=self._context)
             self._is_woken = True
+
+    def call(self) -> None:
+        """Take a turn soon, as :meth:`wake` does; for other threads than the loop's."""
+        loop = self._loop
+        if loop is not None and not self._is_called and not loop.is_closed():
+            self._is_called = True
+            loop.call_soon_threadsafe(self._on_call, context=self._context)
+
+    def _on_call(self) -> None:
+        self._is_called = False  # before the turn: what is added from now on needs another
+        self._go_on()
 
     def turn_after(self, add: Callable[[], object]) -> None:
         """Take a turn now, if ``add`` adds something to be sent; in the loop's thread."""
@@ -295,12 +307,16 @@ class Sender:
             node.in_flight -= 1
 
     def _send(self, node: NodeState, connection: Connection, batches: list[Batch]) -> None:
+        def told(_: asyncio.Future[memoryview]) -> None:
+            self._answered(node, batches, answer)
+
         try:
             answer = connection.begin(
                 ApiKey.PRODUCE,
                 self._request(batches),
                 self._options.request_timeout,
                 newest=self._newest_produce(),
+                told=told,
             )
         except QbusError as error:
             node.in_flight -= 1
@@ -308,7 +324,6 @@ class Sender:
             self.wake()
         else:
             self._awaited.add(answer.frame)
-            answer.frame.add_done_callback(lambda _: self._answered(node, batches, answer))
 
     def _request(self, batches: list[Batch]) -> ProduceRequest:
         options = self._options

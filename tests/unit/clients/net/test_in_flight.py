@@ -72,3 +72,40 @@ async def test_a_cancelled_request_can_still_be_late() -> None:
     await eventually(lambda: missing)
     requests.fail("gone")
     assert len(requests) == 0
+
+
+async def test_who_is_told_of_an_answer_is_told_as_it_arrives_and_once() -> None:
+    told: list[bytes] = []
+
+    def tell(answer: asyncio.Future[memoryview]) -> None:
+        told.append(bytes(answer.result()[4:]))
+
+    requests = InFlightRequests(lambda _: None)
+    answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+    requests.add(1, ApiKey.PRODUCE, 60.0, answer, tell)
+    answer.add_done_callback(tell)
+    requests.answered(frame(1, b"stored"))
+    assert told == [b"stored"], "without a turn of the loop"
+    assert bytes(await answer)[4:] == b"stored"
+    await asyncio.sleep(0)
+    assert told == [b"stored"]
+    requests.fail("the end")
+
+
+async def test_who_is_told_of_an_answer_is_told_by_the_loop_that_there_is_none() -> None:
+    told: list[str] = []
+    requests = InFlightRequests(lambda _: None)
+    answers: list[asyncio.Future[memoryview]] = []
+    for number in range(2):
+        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        requests.add(number, ApiKey.PRODUCE, 60.0, answer, lambda _: told.append("at once"))
+        answer.add_done_callback(
+            lambda done: told.append("cancelled" if done.cancelled() else str(done.exception()))
+        )
+        answers.append(answer)
+    answers[0].cancel()
+    requests.answered(frame(0))
+    requests.fail("gone")
+    assert told == []
+    await asyncio.gather(*answers, return_exceptions=True)
+    assert [text.rpartition(": ")[2] for text in told] == ["cancelled", "gone"]

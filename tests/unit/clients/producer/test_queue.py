@@ -70,6 +70,41 @@ def test_a_batch_lingers_for_more_records() -> None:
     assert batch.count == 2
 
 
+def test_a_batch_that_somebody_waits_for_does_not_linger() -> None:
+    sending = Sending()
+    batch = sending.put(created_at=1.0, size=40)
+    batch.is_hurried = True
+    assert sending.queue.next_at(LINGER) == 1.0
+    assert sending.take(now=1.0) is batch
+
+
+def test_but_while_another_is_in_flight_it_lingers_for_more_to_go_with_it() -> None:
+    sending = Sending().established()
+    in_flight = sending.put(created_at=1.0)
+    assert sending.take(now=1.0) is in_flight
+    batch = sending.put(created_at=1.0, size=40)
+    batch.is_hurried = True
+    assert sending.take(now=1.1) is None
+    assert sending.put(created_at=1.2, size=40) is batch
+    assert sending.queue.next_at(LINGER) == 1.5, "and no longer than others do"
+    sending.queue.delivered(in_flight)
+    assert sending.take(now=1.2) is batch
+    assert batch.count == 2
+
+
+def test_nor_is_it_sent_before_what_failed() -> None:
+    sending = Sending().established()
+    failed = sending.put(created_at=1.0)
+    assert sending.take(now=1.0) is failed
+    sending.queue.failed(failed, ErrorCode.NOT_LEADER_OR_FOLLOWER, 3.0)
+    batch = sending.put(created_at=2.9, size=40)
+    batch.is_hurried = True
+    assert sending.take(now=2.9) is None
+    assert sending.take_all(now=3.0) == [failed]
+    sending.queue.delivered(failed)
+    assert sending.take(now=3.0) is batch
+
+
 def in_transactions() -> PartitionQueue:
     """A queue that had a batch of a transaction stored, begun at 10.0, epoch 0 of producer 1."""
     queue = PartitionQueue(
