@@ -90,8 +90,8 @@ class Dispatcher:
         for error in self._errors.values():
             return error
         for sender in self._senders.values():
-            if sender.error is not None:
-                return sender.error
+            if (met := sender.trouble) is not None:
+                return met
         return None
 
     @property

@@ -87,6 +87,16 @@ class PartitionSender:
         self._is_woken = False
         self._is_waiting = False
 
+    @property
+    def trouble(self) -> Exception | None:
+        """Why its records are not delivered, as far as that is known."""
+        if self.error is not None:
+            return self.error
+        for batch in self._in_flight:
+            if batch.delivery is not None and (met := batch.delivery._trouble()) is not None:
+                return met
+        return None
+
     def add(self, file: TailedFile) -> None:
         """Add a file that has something to read."""
         self._ready.append(file)
@@ -120,6 +130,7 @@ class PartitionSender:
             if delivery is None:
                 self._wait_for(self._send(batch))
                 return
+            batch.delivery = delivery
             delivery.add_done_callback(partial(self._completed, batch))
         if self._wait_s and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._wait_s, self._on_timer)
@@ -179,6 +190,7 @@ class PartitionSender:
                 await self._context.refused(self.topic, error)
                 await asyncio.sleep(self._backoff.failed())
             else:
+                batch.delivery = delivery
                 delivery.add_done_callback(partial(self._completed, batch))
                 return
 

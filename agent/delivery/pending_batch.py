@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from qbus.clients.producer import BulkDelivery
+
 from ..tailing.file import Chunk
 from ..tailing.source import Labels
 
@@ -26,9 +28,20 @@ class PendingBatch:
     """Chunks of files that are sent together.
 
     size: the bytes of the files that they are made of. memory: about how many bytes they take here.
+    delivery: what the producer gave for them, once it has them.
     """
 
-    __slots__ = ("_headers", "_keys", "chunks", "error", "is_completed", "memory", "size", "values")
+    __slots__ = (
+        "_headers",
+        "_keys",
+        "chunks",
+        "delivery",
+        "error",
+        "is_completed",
+        "memory",
+        "size",
+        "values",
+    )
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
@@ -37,6 +50,7 @@ class PendingBatch:
         self._headers: list[Any] | None = None
         self.size = 0
         self.memory = 0
+        self.delivery: BulkDelivery | None = None
         self.error: Exception | None = None
         self.is_completed = False
 
@@ -54,7 +68,7 @@ class PendingBatch:
         return self._headers
 
     def add(self, chunk: Chunk, labels: Labels | None) -> None:
-        """Add the records of a chunk."""
+        """Take the records of a chunk."""
         before, count = len(self.values), len(chunk.values)
         self.values += chunk.values
         keys = headers = None
@@ -64,8 +78,8 @@ class PendingBatch:
             keys, headers = labels.keys(offsets), labels.headers(offsets)
         self._keys = _extended(self._keys, keys, before, count)
         self._headers = _extended(self._headers, headers, before, count)
-        of_chunk = (chunk.file, chunk.incarnation, chunk.start, chunk.end, chunk.tail)
-        self.chunks.append(Chunk(*of_chunk, values=(), offsets=None))
+        chunk.forget_records()
+        self.chunks.append(chunk)
         self.size += chunk.end - chunk.start
         self.memory += chunk.end - chunk.start + count * RECORD_OVERHEAD
 

@@ -202,9 +202,14 @@ class Positions:
         return lines + [_source_line(source) for source in sorted(self._marked)]
 
     def _whole(self) -> list[bytes]:
-        """Return lines that say everything, without positions that expired."""
-        now = self._clock.time_ms()
-        for position in list(self._entries.values()):
+        """Return lines that say everything, without positions that expired.
+
+        The time counts from when files were last looked for, should the clock have been set since.
+        """
+        positions = list(self._entries.values())
+        last_seen = max((position.seen_at for position in positions), default=0)
+        now = min(self._clock.time_ms(), last_seen)
+        for position in positions:
             if now - position.seen_at > EXPIRY_MS:
                 self.forget(position)
         lines = [position.to_json() for position in self._entries.values()]

@@ -8,11 +8,10 @@ import stat
 import zlib
 from collections.abc import Sequence
 from enum import Enum, auto
-from typing import NamedTuple
 
 from ..positions.position import Fingerprint, Former, Identity, Position
 from .ack_tracker import AckTracker
-from .content import Content, GzipContent, PlainContent, open_regular
+from .content import GzipContent, PlainContent, open_regular
 from .framing import Flush, Frame
 from .source import Labels, SourceReader
 
@@ -36,14 +35,15 @@ class Change(Enum):
 def compare(read: int, size: int, *, begins_alike: bool) -> Change:
     """Return what happened to a file that was read up to ``read``.
 
-    size: its bytes now. begins_alike: its first bytes are those that its fingerprint is of.
+    size: its bytes now. begins_alike: its first bytes are those that its fingerprint is of, and
+    where it was just opened, those before its position are those that were shipped.
     """
     if size < read or not begins_alike:
         return Change.RESTARTED
     return Change.GROWN if size > read else Change.NONE
 
 
-class Chunk(NamedTuple):
+class Chunk:
     """Consecutive records of one file, made of its bytes from ``start`` to ``end``.
 
     incarnation: the file's at that time. tail: length and CRC-32 of the last bytes before ``end``.
@@ -51,14 +51,32 @@ class Chunk(NamedTuple):
     is_last: nothing came after them in the file when they were read.
     """
 
-    file: "TailedFile"
-    incarnation: int
-    start: int
-    end: int
-    tail: tuple[int, int]
-    values: Sequence[bytes]
-    offsets: Sequence[int] | None
-    is_last: bool = False
+    __slots__ = ("end", "file", "incarnation", "is_last", "offsets", "start", "tail", "values")
+
+    def __init__(
+        self,
+        file: "TailedFile",
+        incarnation: int,
+        start: int,
+        end: int,
+        tail: tuple[int, int],
+        values: Sequence[bytes],
+        offsets: Sequence[int] | None,
+        is_last: bool = False,
+    ) -> None:
+        self.file = file
+        self.incarnation = incarnation
+        self.start = start
+        self.end = end
+        self.tail = tail
+        self.values = values
+        self.offsets = offsets
+        self.is_last = is_last
+
+    def forget_records(self) -> None:
+        """Release the records: somebody else has them."""
+        self.values = ()
+        self.offsets = None
 
 
 class TailedFile:
@@ -67,15 +85,19 @@ class TailedFile:
     read: the offset up to which records were made. size: its end at the last refresh (of a gzip
     file: the packed size). rest: bytes after the last record that are no record yet.
     flush: which unfinished data the next read completes. retry_at: when a failed file is read
-    again. incarnation: how often it was restarted. is_rotated: it was renamed or deleted. is_gone:
-    it has no known name. is_matched: a configured path leads to it. has_begun: it does not wait for
-    older generations of its log (any more). is_new: it may be a copy, of
-    ``original`` or another file. is_ready: it waits to be read, or is being read.
+    again. behind_since: when the oldest byte was noticed that is to be read; None: there is none.
+    incarnation: how often it was restarted. is_rotated: it was renamed or deleted. is_gone:
+    it has no known name. is_left: it is tailed no more. is_matched: a configured path leads to it.
+    has_begun: it does not wait for older generations of its log (any more). is_new: it may be a
+    copy, of ``original`` or another file. is_ready: it waits to be read, or is being read.
+    is_written: it was said to be written to, and that was not seen yet.
     """
 
     __slots__ = (
+        "_has_noted_change",
         "_head",
         "_head_of",
+        "_usual",
         "acknowledged_rate",
         "acks",
         "behind_since",
@@ -89,10 +111,12 @@ class TailedFile:
         "has_lines",
         "incarnation",
         "is_gone",
+        "is_left",
         "is_matched",
         "is_new",
         "is_ready",
         "is_rotated",
+        "is_written",
         "labels",
         "mtime",
         "original",
@@ -119,11 +143,13 @@ class TailedFile:
         self.scanned = 0
         self.incarnation = 0
         self.descriptor: int | None = None
-        self.content: Content | None = None
+        self.content: PlainContent | GzipContent | None = None
         self.is_rotated = False
         self.is_matched = True
         self.is_gone = False
+        self.is_left = False
         self.is_ready = False
+        self.is_written = False
         self.has_begun = False
         self.changed_at = 0.0
         self.behind_since: float | None = None
@@ -137,6 +163,8 @@ class TailedFile:
         self.is_new = False
         self.original: Position | None = None
         self.labels: Labels | None = None
+        self._usual = 0  # so many bytes were added before the last read
+        self._has_noted_change = False  # changed_at is of a change that mtime does not know of
         self._head = b""  # those bytes that _head_of is the fingerprint of
         self._head_of: Fingerprint | None = None
 
@@ -187,16 +215,42 @@ class TailedFile:
             self.descriptor = None
             self.content = None
 
+    def note_write(self, now: float) -> bool:
+        """Take in that it was written to; whether it can be read on without a :meth:`refresh`.
+
+        The read itself then shows its size. What was truncated shows by its first bytes, which each
+        read compares, or by having nothing to read: then it is still to be refreshed.
+        """
+        if (
+            self.descriptor is None
+            or self.scanned
+            or self.is_new
+            or self.is_rotated
+            or not self.has_begun
+            or not self._head_is_whole
+            or self.is_gzip
+        ):
+            return False
+        self.is_written = True
+        self.changed_at = now
+        self._has_noted_change = True
+        if self.behind_since is None:
+            self.behind_since = now
+        return True
+
     def refresh(self, now: float) -> Change:
         """Update size and time, and return what happened to the file. Raises OSError."""
+        self.is_written = False
         is_fresh, is_first = self.descriptor is None, self.mtime < 0
         self.open()
         assert self.descriptor is not None
         assert self.content is not None
         found = os.fstat(self.descriptor)
         has_more = not is_fresh and found.st_size > max(self.size, self.read)
-        if found.st_size != self.size or found.st_mtime_ns != self.mtime:
+        is_later = found.st_mtime_ns != self.mtime and not self._has_noted_change
+        if is_later or found.st_size != self.size:
             self.changed_at = now
+        self._has_noted_change = False
         self.is_gone = self.is_gone or not found.st_nlink
         self.mtime = found.st_mtime_ns
         self.size = found.st_size
@@ -207,7 +261,8 @@ class TailedFile:
             return Change.GROWN  # whoever reads on compares the first bytes, after reading
         head = self.content.read(0, self.source.fingerprint_bytes)
         size = self.read + 1 if self.is_gzip else self.size
-        change = compare(self.read, size, begins_alike=self._begins_alike(head))
+        is_alike = self._begins_alike(head) and not (is_fresh and self.has_other_tail())
+        change = compare(self.read, size, begins_alike=is_alike)
         if change is Change.RESTARTED:
             self.restart(Fingerprint.of(head))
             self.is_new = is_first  # the inode is reused: the file may be a copy
@@ -242,14 +297,14 @@ class TailedFile:
             self.read = framer.encoding.mark
         if self.scanned:
             return self._read_too_long(most)
-        known = most if self.is_gzip else max(0, self.size - self.read) + _MORE_BYTES
-        size = max(min(most, known), min(self.rest, framer.most) + 1)
+        size = max(min(most, self._known(most)), min(self.rest, framer.most) + 1)
         while True:
             data = self.content.read(self.read, size)
             frame = framer.frame(data, flush)
             if frame.consumed or frame.is_too_long or len(data) < size or size >= framer.most:
                 break
             size = min(2 * size, framer.most)
+        self._note_size(self.read + len(data), is_end=len(data) < size)
         if data and self._was_emptied():
             return self._nothing()
         if data and not data.strip(b"\0") and self._skip_hole():
@@ -262,10 +317,30 @@ class TailedFile:
         if len(data) < size and self.content.end is not None and flush is not Flush.ALL:
             frame = framer.frame(data, Flush.ALL)
         self.rest = len(data) - frame.consumed if len(data) < size else 0
-        unfinished = memoryview(data)[frame.consumed :]
-        self.has_lines = framer.grouping is not None and _NEWLINE in unfinished[: framer.limit]
+        self.has_lines = framer.grouping is not None and (
+            _NEWLINE in memoryview(data)[frame.consumed :][: framer.limit]
+        )
         is_last = frame.consumed == len(data) < size
-        return self._chunk(frame, data, is_last=is_last) if frame.consumed else None
+        chunk = self._chunk(frame, data, is_last=is_last) if frame.consumed else None
+        self.behind_since = None if len(data) < size else self.behind_since
+        return chunk
+
+    def _known(self, most: int) -> int:
+        """How many bytes there are to be read, as far as that is known, and some more."""
+        if self.is_gzip:
+            return most
+        return max(0, self.size - self.read, self._usual) + _MORE_BYTES
+
+    def _note_size(self, seen: int, *, is_end: bool) -> None:
+        """Take in what a read has shown of a file that was written to: ``seen`` is how far it came.
+
+        Where that is no further than was known, the file is still to be refreshed.
+        """
+        if self.is_written and (seen > self.size or not is_end):
+            assert self.descriptor is not None
+            self.is_written = False
+            self.size = seen if is_end else os.fstat(self.descriptor).st_size
+            self._usual = self.size - self.read
 
     def acknowledge(self, chunk: Chunk) -> None:
         """Take in delivered records; the position advances once all before them are delivered."""
@@ -300,6 +375,14 @@ class TailedFile:
         length, crc = tail
         data = self.content.read(offset - length, length)
         return zlib.crc32(data) == crc if len(data) == length else None
+
+    def has_other_tail(self) -> bool:
+        """Whether other bytes than those that were shipped are before the position of a plain file.
+
+        Then it is another file with the same inode and the same head. Raises OSError.
+        """
+        position = self.position
+        return not self.is_gzip and self.has_tail(position.offset, position.tail) is False
 
     def begin_at(self, offset: int, tail: tuple[int, int], partition: int) -> None:
         """Start at ``offset``: another file with the same content was shipped to ``partition``."""
@@ -336,7 +419,7 @@ class TailedFile:
         tail = data[max(0, frame.consumed - _TAIL_BYTES) : frame.consumed]
         self.read = end
         mark = (len(tail), zlib.crc32(tail))
-        self.acks.add(end, mark)
+        self.acks.add(end, mark, self.behind_since or self.changed_at)
         values, offsets = frame.values, frame.offsets
         return Chunk(self, self.incarnation, start, end, mark, values, offsets, is_last)
 
@@ -385,6 +468,8 @@ class TailedFile:
         if behind == self.read:
             return False
         if behind is None:
+            assert self.descriptor is not None
+            self.size = os.fstat(self.descriptor).st_size
             self.rest = self.size - self.read
             return True
         page = self.content.read(behind, _PAGE_BYTES)

@@ -40,7 +40,7 @@ class Registry:
         files = self._by_path.get(path)
         if files is None:
             files = self._by_path[path] = self._renamed_to(path)  # until the next scan
-        return [file for file in files if self._has(file)]
+        return [file for file in files if not file.is_left]
 
     def _renamed_to(self, path: str) -> list[TailedFile]:
         try:
@@ -50,9 +50,6 @@ class Registry:
         topics = {source.topic for source in self._sources}
         found = (self.files.get((identity, topic)) for topic in topics)
         return [file for file in found if file is not None]
-
-    def _has(self, file: TailedFile) -> bool:
-        return self.files.get((file.identity, file.source.topic)) is file
 
     def update(self, scan: ScanResult, paths: Mapping[TailedFile, str]) -> list[TailedFile]:
         """Take in the result of a scan; return the files that may have something to read.
@@ -225,6 +222,7 @@ class Registry:
     def remove(self, file: TailedFile) -> None:
         """Stop tailing a file; its position is kept for a while if the file may come back."""
         self.files.pop((file.identity, file.source.topic), None)
+        file.is_left = True
         self._families = None
         why = "it is deleted" if file.is_gone else "it was rotated, and all of it is shipped"
         log.info("%s is left: %s", file.path, why)
@@ -302,8 +300,8 @@ def _is_same(file: TailedFile) -> bool:
             return False
         length = file.position.fingerprint.length
         is_like = file.position.fingerprint.matches(file.content.read(0, length))
-        offset = file.position.offset
-        return is_like and (file.is_gzip or os.fstat(file.descriptor).st_size >= offset)
+        is_long = file.is_gzip or os.fstat(file.descriptor).st_size >= file.position.offset
+        return is_like and is_long and not file.has_other_tail()
     except OSError:
         return False
     finally:

@@ -57,7 +57,8 @@ class FileReporter:
             and last.path == file.path
         ):
             return last
-        since = file.behind_since if is_behind and file.behind_since is not None else now
+        since = file.acks.since if file.acks else file.behind_since
+        since = since if is_behind and since is not None else now
         return FileStatus(
             path=file.path,
             topic=file.position.topic,

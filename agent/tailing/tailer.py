@@ -118,15 +118,16 @@ class Tailer:
 
         After None, and after the last records that it has now, it waits for ``on_ready`` again.
         """
-        now = self._clock.monotonic()
         try:
             chunk = file.read_chunk(most)
         except OSError as error:
-            self._fail(file, error, now)
+            self._fail(file, error, self._clock.monotonic())
             return None
         self.descriptors.used(file)
         if chunk is None or chunk.is_last:
             self._has_read(file)
+        if file.is_written:  # and nothing new was there to be read: it may have been truncated
+            self._check(file, self._clock.monotonic())
         return chunk
 
     def _has_read(self, file: TailedFile) -> None:
@@ -220,7 +221,10 @@ class Tailer:
             now = self._clock.monotonic()
             for path in noticed.written:
                 for file in self.registry.at(path):
-                    self._check(file, now)
+                    if not file.is_ready and file.note_write(now):
+                        self._ready(file)
+                    else:
+                        self._check(file, now)
         if self._needs_scan or self._generations.is_anyone_waiting:
             self._wake.set()
 

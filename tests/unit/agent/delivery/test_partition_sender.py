@@ -23,6 +23,10 @@ class Sent:
 
     def __init__(self) -> None:
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.trouble: Exception | None = None
+
+    def _trouble(self) -> Exception | None:
+        return self.trouble
 
     def settle(self, error: Exception | None = None) -> None:
         if error is None:
@@ -136,6 +140,21 @@ async def test_no_more_than_a_batch_is_in_flight(context: Context, sender: Parti
     assert len(context.sent) == 2, "the delivery of the first half is not checkpointed yet"
     sender.release(context.batches.pop())
     await eventually(lambda: len(context.sent) == 3)
+
+
+async def test_why_records_wait_is_known_while_the_producer_tries_again(
+    context: Context, sender: PartitionSender
+) -> None:
+    """It tries for as long as it takes: an outage of hours is no failed delivery."""
+    sender.add(context.file(b"a", 10))
+    await eventually(lambda: len(context.sent) == 1)
+    (_, sent) = context.sent[0]
+    told = [sender.trouble]
+    sent.trouble = ApiError(ErrorCode.NETWORK_EXCEPTION, "the broker cannot be reached")
+    told.append(sender.trouble)
+    sent.settle()
+    await eventually(lambda: len(context.batches) == 1)
+    assert [*told, sender.trouble] == [None, sent.trouble, None]
 
 
 async def test_files_take_turns_and_each_stays_in_order(

@@ -115,6 +115,18 @@ def test_compaction_drops_obsolete_lines(tmp_path: Path) -> None:
     assert found.was_seen("source")
 
 
+def test_a_clock_that_is_set_forward_makes_no_position_expire(tmp_path: Path) -> None:
+    """Files are looked for each few seconds; between two looks years may seem to pass."""
+    clock = ManualClock()
+    positions = opened(tmp_path, clock)
+    there = added(positions)
+    there.seen_at = clock.time_ms()
+    clock.advance(10 * EXPIRY_MS / 1000)
+    positions.compact()
+    assert [*positions] == [there]
+    positions.close()
+
+
 def test_after_a_full_disk_everything_is_written_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

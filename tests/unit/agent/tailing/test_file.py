@@ -175,6 +175,130 @@ def test_of_a_file_that_grows_the_first_bytes_are_read_once_for_each_read(
     assert reads.count(0) == 1
 
 
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How often the size of a file was asked for: its descriptor, each time."""
+    found: list[int] = []
+    fstat = os.fstat
+
+    def counting(descriptor: int) -> os.stat_result:
+        found.append(descriptor)
+        return fstat(descriptor)
+
+    monkeypatch.setattr(os, "fstat", counting)
+    return found
+
+
+def begun(path: Path, follow: Follow, content: bytes) -> TailedFile:
+    """A file that was read to its end, and whose head is known."""
+    path.write_bytes(content)
+    file = follow(path)
+    file.has_begun = True
+    assert read(file) == content.splitlines()
+    return file
+
+
+LONG = b"a line of a log\n" * 20
+
+
+def test_a_file_that_is_said_to_be_written_to_is_read_on_without_another_look(
+    tmp_path: Path, follow: Follow, looks: list[int]
+) -> None:
+    path = tmp_path / "a.log"
+    file = begun(path, follow, LONG)
+    looks.clear()
+    append(path, b"more\nand m")
+    assert file.note_write(5.0)
+    chunk = file.read_chunk(1 << 20)
+    assert chunk is not None
+    assert [*chunk.values] == [b"more"]
+    assert not file.is_written
+    assert (file.is_read, file.size, file.rest) == (True, len(LONG) + 10, 5)
+    assert not looks
+
+
+def test_more_than_is_read_at_first_is_known_to_be_there(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "a.log"
+    file = begun(path, follow, LONG)
+    lines = [b"%0100d" % number for number in range(500)]
+    append(path, b"".join(line + b"\n" for line in lines))
+    assert file.note_write(5.0)
+    found: list[bytes] = []
+    while (chunk := file.read_chunk(1 << 20)) is not None and chunk.values:
+        found += chunk.values
+        assert file.size == path.stat().st_size
+        assert file.is_read or not chunk.is_last
+    assert found == lines
+
+
+@pytest.mark.parametrize("content", [b"", b"new\n", LONG])
+def test_what_was_truncated_is_still_to_be_looked_at(
+    tmp_path: Path, follow: Follow, content: bytes
+) -> None:
+    path = tmp_path / "a.log"
+    file = begun(path, follow, LONG)
+    path.write_bytes(content)
+    assert file.note_write(5.0)
+    assert file.read_chunk(1 << 20) is None
+    assert file.is_written
+    assert file.refresh(5.0) is (Change.NONE if content == LONG else Change.RESTARTED)
+    assert not file.is_written
+
+
+def test_when_a_change_was_noticed_is_when_it_was_said(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "a.log"
+    file = begun(path, follow, LONG)
+    append(path, b"more\n")
+    assert file.note_write(5.0)
+    assert file.read_chunk(1 << 20) is not None
+    file.refresh(9.0)
+    assert file.changed_at == 5.0
+    append(path, b"more\n")
+    file.refresh(10.0)
+    assert file.changed_at == 10.0
+
+
+@pytest.mark.parametrize("state", ["is_new", "is_rotated"])
+def test_a_file_that_may_be_another_one_is_looked_at(
+    tmp_path: Path, follow: Follow, state: str
+) -> None:
+    path = tmp_path / "a.log"
+    file = begun(path, follow, LONG)
+    setattr(file, state, True)
+    assert not file.note_write(5.0)
+    setattr(file, state, False)
+    assert file.note_write(5.0)
+    file.close()
+    assert not file.note_write(5.0)
+
+
+def test_how_long_the_oldest_byte_has_been_waiting(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "a.log"
+    file = begun(path, follow, LONG)
+    chunks = []
+    for now in (5.0, 7.0):
+        append(path, b"more\n")
+        assert file.note_write(now)
+        chunks.append(file.read_chunk(1 << 20))
+    for chunk, since in zip(chunks, (5.0, 7.0), strict=True):
+        assert chunk is not None
+        assert file.acks.since == since
+        file.acknowledge(chunk)
+    assert file.acks.since is None
+    assert file.behind_since is None
+
+
+def test_another_file_with_the_same_inode_and_head_is_read_from_its_start(
+    tmp_path: Path, follow: Follow
+) -> None:
+    """The head of a log may be the same for all of its files, such as names of columns."""
+    path = tmp_path / "a.log"
+    file = begun(path, follow, LONG + b"one\ntwo\n")
+    file.close()
+    path.write_bytes(LONG + b"six\nten\nand more\n")
+    assert read(file) == (LONG + b"six\nten\nand more\n").splitlines()
+
+
 def test_chunks_in_flight_at_a_truncation_do_not_advance_the_position(
     tmp_path: Path, follow: Follow
 ) -> None:

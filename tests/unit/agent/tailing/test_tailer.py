@@ -225,6 +225,34 @@ async def test_a_file_renamed_during_a_scan_keeps_its_new_path(
         await eventually(lambda: reader.has(b"of the next file"))
 
 
+@pytest.mark.parametrize("size", [0, 1, 1000])
+async def test_a_file_that_is_truncated_is_read_from_its_start(tmp_path: Path, size: int) -> None:
+    reader = Reader(tmp_path, 0.01)
+    async with running(reader):
+        reader.write(b"x" * 300 + b"\n")
+        await eventually(lambda: reader.has(b"x" * 300))
+        for line in (b"one", b"two"):
+            reader.log.write_bytes(line + b"\n" + b"y\n" * size)
+            await eventually(partial(reader.has, line))
+    assert reader.found.count(b"y") == 2 * size
+
+
+async def test_a_line_that_was_read_before_it_was_told_of_is_read_once(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, 0.05)
+    async with running(reader):
+        reader.write(b"x" * 300 + b"\n")
+        await eventually(lambda: reader.has(b"x" * 300))
+        (file,) = reader.tailer.files
+        reader.write(b"early\n")
+        file.refresh(0.0)
+        reader.read(file)
+        assert reader.found[-1] == b"early"
+        await asyncio.sleep(0.2)
+        reader.write(b"later\n")
+        await eventually(lambda: reader.has(b"later"))
+    assert reader.found[-2:] == [b"early", b"later"]
+
+
 async def test_a_line_in_an_unfinished_record_is_flushed_without_polls(tmp_path: Path) -> None:
     reader = Reader(tmp_path, 0.01, multiline_start=re.compile(rb"^\S"), multiline_timeout_ms=50)
     async with running(reader):
