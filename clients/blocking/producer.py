@@ -26,6 +26,9 @@ from .loop import LoopThread
 
 _Producer = asyncio_producer.Producer
 
+_WAITING_BATCHES = 3
+"""Full batches that wait besides those in flight when a sender is ahead of what is sent."""
+
 
 class Producer:
     """Sends records, in batches, from a thread of its own.
@@ -278,12 +281,13 @@ os.register_at_fork(after_in_child=_disown_all)
 
 def _caller(client: _Producer, thread: LoopThread) -> Callable[[], None]:
     """Return what calls the sender of a producer in another thread."""
-    accumulator, much = client._accumulator, client._options.batch_bytes
+    accumulator, options = client._accumulator, client._options
+    much = (options.max_in_flight + _WAITING_BATCHES) * options.batch_bytes
 
     def call() -> None:
         client._sender.call()
         if accumulator.buffered_bytes >= much:
-            # A sender that fills one batch after another would keep them all from being sent.
+            # Who fills one batch after another would keep the thread that sends them from running.
             thread.give_way()
 
     return call
