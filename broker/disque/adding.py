@@ -9,7 +9,9 @@ from typing import Any, Final, Protocol
 from qbus.delay import DELIVER_AT
 from qbus.errors import ApiError, ErrorCode
 from qbus.jobs import JobIds, JobOptions
-from qbus.records import Buffer, encode_records
+from qbus.records import HEADER_SIZE, Buffer, encode_records
+from qbus.records.control import small_varint
+from qbus.records.header import write_new_header
 
 from ..log import AppendInfo
 from ..partition.partition import ACKS_ALL, Partition
@@ -170,6 +172,7 @@ class Adder:
 
     __slots__ = (
         "_delays",
+        "_encoder",
         "_loop",
         "_now_ms",
         "_offer",
@@ -189,6 +192,7 @@ class Adder:
         """``offer`` is called with each batch that was appended, and its partition."""
         self._offer = offer
         self._delays = delays
+        self._encoder = JobEncoder()
         self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[tuple[Partition, JobIds], list[NewJob]] = {}
@@ -241,12 +245,10 @@ class Adder:
         acks = _ACKS_LEADER if is_async else ACKS_ALL
         now_ms = self._now_ms()
         try:
-            batch = encode_records(
-                [job.body for job in jobs],
-                None,
-                [_headers(job, now_ms) for job in jobs],
-                base_timestamp=now_ms,
-            )
+            if is_delayed:
+                batch = encode_delayed(jobs, now_ms)
+            else:
+                batch = self._encoder.encode(jobs, now_ms)
             for job in jobs:
                 job.body = b""  # which may be much, until all replicas have it
             if is_delayed:
@@ -318,8 +320,58 @@ class Adder:
             self._wake_at(max(following, now + _LEAST_S))
 
 
-def _headers(job: NewJob, now_ms: int) -> Sequence[tuple[str, bytes]]:
-    headers = job.options.headers()
-    if not job.options.delay:
-        return headers
-    return [*headers, (DELIVER_AT, str(now_ms + 1000 * job.options.delay).encode())]
+def encode_delayed(jobs: Sequence[NewJob], now_ms: int) -> bytearray:
+    """A batch of jobs that are to be given out later, as records with a time of their own."""
+    return encode_records(
+        [job.body for job in jobs],
+        None,
+        [
+            [
+                *job.options.headers(),
+                (DELIVER_AT, str(now_ms + 1000 * job.options.delay).encode()),
+            ]
+            for job in jobs
+        ],
+        base_timestamp=now_ms,
+    )
+
+
+class JobEncoder:
+    """Makes batches of jobs for now, as :func:`qbus.records.encode_records` does, compiled.
+
+    Most batches have one job, and most jobs the same options as the one before.
+    """
+
+    __slots__ = ("_headers", "_options")
+
+    def __init__(self) -> None:
+        self._options: JobOptions | None = None
+        self._headers = b""
+
+    def encode(self, jobs: Sequence[NewJob], now_ms: int) -> bytearray:
+        """The batch, whose offsets and leader epoch are still to be set."""
+        batch = bytearray(HEADER_SIZE)
+        number = 0
+        for job in jobs:
+            if job.options is not self._options:
+                self._options, self._headers = job.options, _encoded_headers(job.options)
+            body, headers = job.body, self._headers
+            # No attributes, the time of the batch, the job's number, no key (-1).
+            fields = b"\0\0%b\x01%b" % (small_varint(number), small_varint(len(body)))
+            batch += small_varint(len(fields) + len(body) + len(headers))
+            batch += fields
+            batch += body
+            batch += headers
+            number += 1
+        write_new_header(batch, 0, number, now_ms)
+        return batch
+
+
+def _encoded_headers(options: JobOptions) -> bytes:
+    """The headers of a job that is not delayed, as they stand at the end of its record."""
+    found = options.headers()
+    parts = [small_varint(len(found))]
+    for name, value in found:
+        encoded = name.encode()
+        parts += (small_varint(len(encoded)), encoded, small_varint(len(value)), value)
+    return b"".join(parts)

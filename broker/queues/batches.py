@@ -14,7 +14,14 @@ from typing import Final, NamedTuple
 
 from qbus.delay import TTL, parse_duration
 from qbus.errors import ApiError, CorruptBatch, ErrorCode
-from qbus.records import BatchHeader, Buffer, ConsumerRecord, iter_batches, read_header
+from qbus.records import (
+    HEADER_SIZE,
+    BatchHeader,
+    Buffer,
+    ConsumerRecord,
+    iter_batches,
+    read_header,
+)
 from qbus.records.decode import records_of
 from qbus.records.fields import decode_varint
 from qbus.records.record import Headers
@@ -30,6 +37,7 @@ _AHEAD: Final = 32  # records that are decoded at once where fewer are asked for
 _AHEAD_BYTES: Final = 32 << 10
 _ONE_BYTE: Final = 0x80  # from which on a length takes more
 _SPAN_BYTES: Final = 200  # that a range takes besides its batch
+_CODEC: Final = 0x07  # of a batch's attributes
 _TTL_NAME: Final = TTL.encode()
 
 
@@ -81,17 +89,23 @@ class StoredBatch:
 
     def _may_have_ttl(self) -> bool:
         """Whether a record may have the header ``qbus-ttl``: its name is somewhere in the bytes."""
-        if self.header.attributes & 0x07:
+        if self.header.attributes & _CODEC:
             return _TTL_NAME in self.payload
         return _TTL_NAME in self.raw
 
     @property
     def payload(self) -> bytes:
         """The bytes of the records, decompressed. Raises CorruptBatch."""
-        if self._payload is None:
-            payload = records_of(self.raw, self.header)
-            self._payload = b"" if payload is None else bytes(payload)
-        return self._payload
+        payload = self._payload
+        if payload is None:
+            raw, header = self.raw, self.header
+            if header.attributes & _CODEC or header.size != len(raw):
+                records = records_of(raw, header)
+                payload = b"" if records is None else bytes(records)
+            else:
+                payload = raw[HEADER_SIZE:]
+            self._payload = payload
+        return payload
 
     @property
     def positions(self) -> "array[int]":

@@ -105,6 +105,8 @@ _DELIVERED: Final = struct.Struct(">II")
 _LENGTH: Final = struct.Struct(">H")
 _CHANGE: Final = struct.Struct(">BBqq")
 _HISTORY: Final = struct.Struct(">HHHBq")
+_FEW: Final = 1024
+_SMALL: Final = [encode_varint(number) for number in range(_FEW)]
 _REJECTED: Final = 1
 _MOST: Final = 0xFFFF  # that is counted
 
@@ -388,6 +390,11 @@ def _decode_name(value: bytes) -> tuple[str, int]:
         raise CorruptBatch("a name is not UTF-8") from None
 
 
+def small_varint(number: int) -> bytes:
+    """What :func:`encode_varint` makes of a number that is not negative, and mostly small."""
+    return _SMALL[number] if number < _FEW else encode_varint(number)
+
+
 def control_batch(
     records: Sequence[tuple[ControlType, bytes]],
     timestamp: int,
@@ -407,11 +414,11 @@ def control_batch(
     number = 0
     for type_, value in records:
         fields = b"%b\x08%b%b" % (
-            encode_varint(number),
+            small_varint(number),
             _KEY.pack(_VERSION, type_),
-            encode_varint(len(value)),
+            small_varint(len(value)),
         )
-        batch += encode_varint(len(fields) + len(value) + _AROUND)
+        batch += small_varint(len(fields) + len(value) + _AROUND)
         batch += b"\0\0"
         batch += fields
         batch += value
