@@ -3,8 +3,10 @@
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import module_from_spec, spec_from_file_location
+from multiprocessing import Pipe, get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,13 +18,16 @@ from setuptools.command.build_py import build_py
 RECORDS = Path("qbus/records")
 BIG_ENDIAN = "qbus/_big_endian.pxd"
 DISCOVERY = Path("clients/spark/discovery")
+_BUNDLE_BYTES = 1 << 20
+"""About how much C is compiled at once."""
 
 
 class Wheel(bdist_wheel):
     """A wheel for every machine, unless it holds something compiled."""
 
     def run(self) -> None:
-        """Compile first, to know which it is."""
+        """Compile first, to know which it is; nothing of an earlier build gets into it."""
+        shutil.rmtree(self.get_finalized_command("build").build_lib, ignore_errors=True)
         self.run_command("build_ext")
         outputs = self.get_finalized_command("build_ext").get_outputs()
         if not any(Path(output).exists() for output in outputs):
@@ -50,7 +55,6 @@ class Compile(build_ext):
 
     def run(self) -> None:
         """Compile each; what cannot be compiled runs as Python."""
-        super().run()
         table = _compiled_modules()
         root = Path() if self.inplace else Path(self.build_lib)
         directory = root / "qbus" / table.DIRECTORY
@@ -58,8 +62,10 @@ class Compile(build_ext):
         # From before: what changes while it is compiled does not count as compiled.
         stamp = table.stamp(".")
         with TemporaryDirectory(prefix="qbus-mypyc-") as scratch:
+            finish = _begin_mypyc(table, Path(scratch))
+            super().run()
             try:
-                libraries = _mypyc(table, Path(scratch))
+                libraries = finish()
             except (Exception, SystemExit) as error:  # noqa: BLE001 - no compiler, or a new Python
                 self.warn(f"the broker's hot modules are not compiled: {error}")
                 return
@@ -143,30 +149,111 @@ def _make_safe(directory: Path) -> None:
         raise RuntimeError("mypyc stores attributes in another way than is known to be safe")
 
 
-def _mypyc(table, directory: Path) -> list[Path]:
-    """Compile the modules of ``table`` in ``directory``; the libraries, named by their modules."""
-    from mypyc.build import mypycify  # noqa: PLC0415 - it may not be there
+def _beside(work):
+    """Begin what takes one processor in another process; the function that waits for its result.
 
-    extensions = mypycify(
-        # Types are checked elsewhere, where all that is imported is installed.
-        ["--config-file=", "--ignore-missing-imports", *map(table.source_of, table.MODULES)],
-        opt_level="1",  # twice as fast to compile as 3, and as fast to run
-        debug_level="0",
-        multi_file=True,
-        group_name=table.LIBRARY,
-        target_dir=str(directory / "c"),
-    )
+    That raises RuntimeError if the work failed.
+    """
+    receiver, sender = Pipe(duplex=False)
+
+    def run():
+        try:
+            sender.send((work(), ""))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the other process raises it
+            sender.send((None, f"{type(error).__name__}: {error}"))
+
+    process = get_context("fork").Process(target=run, daemon=True)
+    process.start()
+    sender.close()
+
+    def result():
+        try:
+            found, failure = receiver.recv()
+        except EOFError:
+            found, failure = None, "its process was ended"
+        process.join()
+        if failure:
+            raise RuntimeError(failure)
+        return found
+
+    return result
+
+
+def _begin_mypyc(table, directory: Path):
+    """Begin to compile the modules of ``table``; the function that ends that.
+
+    It returns the libraries, in ``directory``.
+    """
+
+    def make_c() -> list[Extension]:
+        from mypyc.build import mypycify  # noqa: PLC0415 - it may not be there
+
+        return mypycify(
+            # Types are checked elsewhere, where all that is imported is installed.
+            ["--config-file=", "--ignore-missing-imports", *map(table.source_of, table.MODULES)],
+            opt_level="1",  # twice as fast to compile as 3, and as fast to run
+            debug_level="0",
+            multi_file=True,
+            group_name=table.LIBRARY,
+            target_dir=str(directory / "c"),
+        )
+
+    made_c = _beside(make_c)
+    return lambda: _compile(made_c(), table, directory)
+
+
+def _compile(code: list[Extension], table, directory: Path) -> list[Path]:
+    """Compile the C that mypyc made; the libraries."""
     _make_safe(directory / "c")
-    command = _InParallel(Distribution({"ext_modules": extensions}))
+    command = _InParallel(Distribution({"ext_modules": _join(code, table, directory)}))
+    command.parallel = os.cpu_count() or 1
     command.build_lib, command.build_temp = str(directory / "lib"), str(directory / "temp")
     command.ensure_finalized()
     command.run()
-    libraries = []
-    for built in (directory / "lib").rglob("*.so"):
-        package = ".".join(built.relative_to(directory / "lib").parent.parts)
-        library = directory / (f"{package}.{built.name}" if package else built.name)
-        libraries.append(built.rename(library))
-    return libraries
+    return [*(directory / "lib").glob("*.so")]
+
+
+def _join(code, table, directory: Path) -> list[Extension]:
+    """The extensions that mypyc made, in few C files: to read the same headers takes most time.
+
+    It made one with all code, and one for each module that only begins it there.
+    """
+    library, *modules = code
+    written = [one for one in library.sources if Path(one).name.startswith("__native")]
+    runtime = [one for one in library.sources if one not in written]
+    library.sources = [*_bundles(written, directory), *runtime]
+    openers = table.openers()
+    lines: dict[str, list[str]] = {}
+    for module in modules:
+        (source,) = module.sources
+        name = module.name.replace(".", "___")
+        lines.setdefault(openers[module.name], []).extend(
+            (
+                f"#define PyInit___init__ PyInit___init___{name}",  # each has one, and needs none
+                f'#include "{Path(source).resolve()}"',
+                "#undef PyInit___init__",
+            )
+        )
+    extensions = [library]
+    for name, included in lines.items():
+        source = directory / f"{name}.c"
+        source.write_text("\n".join(included) + "\n")
+        arguments = modules[0].extra_compile_args
+        extensions.append(Extension(name, [str(source)], extra_compile_args=arguments))
+    return extensions
+
+
+def _bundles(sources: list[str], directory: Path) -> Iterator[str]:
+    """C files that include the sources, a few in each; the largest first, so that all end soon."""
+    bundle, size = [], 0
+    for number, source in enumerate(sorted(sources, key=os.path.getsize, reverse=True)):
+        bundle.append(f'#include "{Path(source).resolve()}"\n')
+        size += Path(source).stat().st_size
+        if size >= _BUNDLE_BYTES or number == len(sources) - 1:
+            path = directory / f"bundle_{number}.c"
+            path.write_text("".join(bundle))
+            yield str(path)
+            bundle, size = [], 0
 
 
 setup(

@@ -1,9 +1,9 @@
 """What is compiled where there is a C compiler, and which form of it a process runs.
 
-mypyc makes C of the modules below, those on the way of a record through the broker; the readable
-Python is their only source, and what runs where nothing was compiled. The compiled form lies apart,
-in ``qbus/_compiled``: a checkout whose sources have changed since runs the sources. So does a
-process whose environment says ``QBUS_COMPILED=0``.
+mypyc makes C of the modules below, those on the way of a record through the broker and of a line
+through the agent; the readable Python is their only source, and what runs where nothing was
+compiled. The compiled form lies apart, in ``qbus/_compiled``: a checkout whose sources have changed
+since runs the sources. So does a process whose environment says ``QBUS_COMPILED=0``.
 """
 
 import os
@@ -24,6 +24,21 @@ MODULES = (
     "qbus.wire.lean",
     "qbus.wire.primitives",
     "qbus.wire.source",
+    "qbus.agent.delivery.dispatcher",
+    "qbus.agent.delivery.partition_sender",
+    "qbus.agent.delivery.pending_batch",
+    "qbus.agent.positions.journal",
+    "qbus.agent.positions.position",
+    "qbus.agent.positions.positions",
+    "qbus.agent.positions.writer",
+    "qbus.agent.tailing.ack_tracker",
+    "qbus.agent.tailing.content",
+    "qbus.agent.tailing.descriptors",
+    "qbus.agent.tailing.file",
+    "qbus.agent.tailing.framing",
+    "qbus.agent.tailing.tailer",
+    "qbus.agent.tailing.text",
+    "qbus.agent.tailing.watching",
     "qbus.broker.metrics",
     "qbus.delay",
     "qbus.broker.authorization.access",
@@ -123,7 +138,7 @@ MODULES = (
 """The compiled modules: whole hierarchies of classes, for a compiled class is no base of others."""
 
 LIBRARY = "qbus_compiled"
-"""The name that mypyc's shared library is made of."""
+"""The name that those of the shared libraries are made of."""
 
 DIRECTORY = "_compiled"
 STAMP = "sources"
@@ -147,6 +162,20 @@ class _Finder:
         """As of ``importlib.abc.MetaPathFinder``."""
         file = self._files.get(name)
         return None if file is None else spec_from_file_location(name, file)
+
+
+def openers() -> dict[str, str]:
+    """The library that has the function by which Python begins each module.
+
+    Python names it by the last part of a module's name: those of one library have to differ.
+    """
+    counts: dict[str, int] = {}
+    found = {}
+    for module in MODULES:
+        last = module.rpartition(".")[2]
+        counts[last] = number = counts.get(last, 0) + 1
+        found[module] = f"{LIBRARY}__{number}"
+    return found
 
 
 def source_of(module: str) -> str:
@@ -173,9 +202,12 @@ def _choose() -> str:
         names = {name for name in os.listdir(directory) if name.endswith(suffix)}  # noqa: PTH208
     except FileNotFoundError:
         return "nothing is compiled here"
-    files = {name.removesuffix(suffix): f"{directory}/{name}" for name in names}
-    if not {*MODULES, f"{LIBRARY}__mypyc"} <= files.keys():
+    there = {name.removesuffix(suffix): f"{directory}/{name}" for name in names}
+    all_code = f"{LIBRARY}__mypyc"
+    wanted = {all_code: all_code, **openers()}
+    if not there.keys() >= {*wanted.values()}:
         return "nothing is compiled for this Python"
+    files = {module: there[library] for module, library in wanted.items()}
     if not _is_fresh(directory):
         return "sources have changed since they were compiled; make compile does it again"
     sys.meta_path.insert(0, _Finder(files))

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,7 +72,7 @@ def compilation(setup: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Compiles with another mypyc; the names of what came of it, and what was warned of."""
 
     def compile_with(mypyc: MyPyC) -> tuple[list[str], list[str]]:
-        monkeypatch.setattr(setup, "_mypyc", mypyc)
+        monkeypatch.setattr(setup, "_begin_mypyc", lambda *where: partial(mypyc, *where))
         command = setup.Compile(tmp_path / "lib")
         command.run()
         compiled = tmp_path / "lib" / "qbus" / "_compiled"
@@ -129,7 +130,7 @@ def test_an_interrupted_build_leaves_no_library_without_what_it_was_made_of(
 
     table = SimpleNamespace(DIRECTORY="_compiled", STAMP="sources", stamp=lambda _: "as of now")
     monkeypatch.setattr(setup, "_compiled_modules", lambda: table)
-    monkeypatch.setattr(setup, "_mypyc", lambda _, directory: [directory / "one.so"])
+    monkeypatch.setattr(setup, "_begin_mypyc", lambda _, where: lambda: [where / "one.so"])
     monkeypatch.setattr(shutil, "move", interrupt)
     monkeypatch.chdir(tmp_path)
     command = setup.Compile(tmp_path / "lib")

@@ -19,7 +19,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         source.write_text(f"# {module}\n")
     directory = tmp_path / "qbus" / compiled.DIRECTORY
     directory.mkdir()
-    for name in (*compiled.MODULES, f"{compiled.LIBRARY}__mypyc"):
+    for name in (*compiled.openers().values(), f"{compiled.LIBRARY}__mypyc"):
         (directory / f"{name}{EXTENSION_SUFFIXES[0]}").touch()
     (directory / compiled.STAMP).write_text(compiled.stamp(str(tmp_path)))
     monkeypatch.setattr(compiled, "_PACKAGE", str(tmp_path / "qbus"))
@@ -31,10 +31,10 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_compiled_is_found_before_its_sources(build: Path) -> None:
     assert compiled._choose() == ""
     (finder, *_) = sys.meta_path
-    for name in compiled.MODULES:
+    for name, library in compiled.openers().items():
         spec = finder.find_spec(name, None)
         assert spec is not None
-        assert spec.origin == str(build / f"{name}{EXTENSION_SUFFIXES[0]}")
+        assert spec.origin == str(build / f"{library}{EXTENSION_SUFFIXES[0]}")
     assert finder.find_spec("qbus.errors", None) is None
 
 
@@ -69,7 +69,7 @@ def test_what_another_python_compiled_is_passed_over(build: Path) -> None:
 
 
 def test_half_a_build_is_none(build: Path) -> None:
-    (build / f"{compiled.MODULES[-1]}{EXTENSION_SUFFIXES[0]}").unlink()
+    (build / f"{compiled.LIBRARY}__1{EXTENSION_SUFFIXES[0]}").unlink()
     assert compiled._choose() == "nothing is compiled for this Python"
 
 
@@ -78,6 +78,11 @@ def test_nothing_compiled(build: Path) -> None:
         found.unlink()
     build.rmdir()
     assert compiled._choose() == "nothing is compiled here"
+
+
+def test_no_two_modules_of_one_library_are_begun_by_functions_of_one_name() -> None:
+    names = [(library, name.split(".")[-1]) for name, library in compiled.openers().items()]
+    assert len(names) == len({*names}) == len(compiled.MODULES)
 
 
 def test_every_module_of_the_table_is_there() -> None:
