@@ -16,7 +16,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 RECORDS = Path("qbus/records")
-BIG_ENDIAN = "qbus/_big_endian.pxd"
+SHARED = [str(part) for part in sorted(Path("qbus").glob("_*.pxd"))]
 DISCOVERY = Path("clients/spark/discovery")
 _BUNDLE_BYTES = 1 << 20
 """About how much C is compiled at once."""
@@ -260,36 +260,31 @@ setup(
     packages=[*find_packages(include=["qbus*"]), "pyspark_qbus"],
     ext_modules=[
         Extension(
-            "qbus.records._codec",
-            [str(RECORDS / "_codec.pyx")],
-            depends=[str(part) for part in sorted(RECORDS.glob("_*.p[x]*"))],
-            extra_compile_args=["-g0"],
-            optional=True,
-        ),
-        *(
-            Extension(name, [source], depends=parts, extra_compile_args=["-g0"], optional=True)
-            for name, source, *parts in (
-                (
-                    "qbus.records._compact",
-                    str(RECORDS / "_compact.pyx"),
-                    str(RECORDS / "_write.pxd"),
-                    BIG_ENDIAN,
-                ),
-                (
-                    "qbus.records._header",
-                    str(RECORDS / "_header.pyx"),
-                    str(RECORDS / "_blocks.pxi"),
-                    BIG_ENDIAN,
-                ),
-                ("qbus.wire._lean", "qbus/wire/_lean.pyx", BIG_ENDIAN),
-                (
-                    "qbus.broker.group._offset_table",
-                    "qbus/broker/group/_offset_table.pyx",
-                    str(RECORDS / "_write.pxd"),
-                    BIG_ENDIAN,
-                ),
-            )
-        ),
+            name, [source], depends=[*parts, *SHARED], extra_compile_args=["-g0"], optional=True
+        )
+        for name, source, *parts in (
+            (
+                "qbus.records._codec",
+                str(RECORDS / "_codec.pyx"),
+                *(str(part) for part in sorted(RECORDS.glob("_*.p[x]*"))),
+            ),
+            (
+                "qbus.records._compact",
+                str(RECORDS / "_compact.pyx"),
+                str(RECORDS / "_write.pxd"),
+            ),
+            (
+                "qbus.records._header",
+                str(RECORDS / "_header.pyx"),
+                str(RECORDS / "_blocks.pxi"),
+            ),
+            ("qbus.wire._lean", "qbus/wire/_lean.pyx"),
+            (
+                "qbus.broker.group._offset_table",
+                "qbus/broker/group/_offset_table.pyx",
+                str(RECORDS / "_write.pxd"),
+            ),
+        )
     ],
     cmdclass={"bdist_wheel": Wheel, "build_ext": Compile, "build_py": Discoverable},
 )

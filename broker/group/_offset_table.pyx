@@ -9,31 +9,19 @@ table meanwhile.
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
-from cpython.ref cimport Py_INCREF, Py_XDECREF, Py_XINCREF, PyObject, PyTypeObject
-from cpython.tuple cimport PyTuple_SET_ITEM
+from cpython.ref cimport Py_XDECREF, Py_XINCREF, PyObject, PyTypeObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from cython cimport final
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy, memset
 
 from qbus._big_endian cimport be32, be64, put16, put32, put64, put_uvarint
+from qbus._tuples cimport new_tuple, put
 from qbus.records._write cimport put_varint, varint_size
 
 from .offsets import NO_TOPIC_ID, Offset
 
 REVISION = 2  # see offset_table.py
-
-cdef extern from *:
-    """
-    static CYTHON_INLINE PyObject* new_tuple(PyTypeObject* kind, Py_ssize_t size) {
-        PyObject* made = PyType_GenericAlloc(kind, size);
-    #if PY_VERSION_HEX >= 0x030E0000
-        if (made) ((PyTupleObject*)made)->ob_hash = -1;  /* not computed yet */
-    #endif
-        return made;
-    }
-    """
-    object new_tuple(PyTypeObject* kind, Py_ssize_t size)
 
 cdef enum:
     HEAD = 18  # of a packed position: what comes before the metadata
@@ -49,11 +37,6 @@ cdef enum:
 
 cdef object offset_type = Offset
 cdef bytes no_topic_id = NO_TOPIC_ID
-
-
-cdef inline void put(object made, Py_ssize_t index, object value):
-    Py_INCREF(value)
-    PyTuple_SET_ITEM(made, index, value)
 
 
 # Packed positions

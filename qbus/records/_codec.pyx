@@ -18,13 +18,13 @@ from cpython.buffer cimport (
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow
-from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject, PyTypeObject
+from cpython.ref cimport Py_DECREF, PyObject, PyTypeObject
 from cpython.sequence cimport (
     PySequence_Fast,
     PySequence_Fast_GET_ITEM,
     PySequence_Fast_GET_SIZE,
 )
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8, PyUnicode_GET_LENGTH
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
@@ -34,6 +34,7 @@ cdef extern from "Python.h":
     bint PyUnicode_IS_COMPACT_ASCII(object) noexcept
     const uint8_t* PyUnicode_1BYTE_DATA(object) noexcept
 
+from qbus._tuples cimport new_tuple, put
 from qbus.records._parse cimport *
 from qbus.records._write cimport OVERHEAD, put_field, put_record, put_varint, varint_size
 

@@ -1,16 +1,6 @@
 # Records to a list.
 
-cdef extern from *:
-    """
-    static CYTHON_INLINE PyObject* new_tuple(PyTypeObject* kind, Py_ssize_t size) {
-        PyObject* made = PyType_GenericAlloc(kind, size);
-    #if PY_VERSION_HEX >= 0x030E0000
-        if (made) ((PyTupleObject*)made)->ob_hash = -1;  /* not computed yet */
-    #endif
-        return made;
-    }
-    """
-    object new_tuple(PyTypeObject* kind, Py_ssize_t size)
+cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void*)
 
 
@@ -66,11 +56,6 @@ cdef inline object bytes_of(Field field):
     if field.size < 0:
         return None
     return PyBytes_FromStringAndSize(<const char*>field.data, field.size)
-
-
-cdef inline void put(object record, Py_ssize_t index, object item) noexcept:
-    Py_INCREF(item)
-    PyTuple_SET_ITEM(record, index, item)
 
 
 cdef inline bint same_headers(Parser* parser, Parsed* record, Py_ssize_t at, Py_ssize_t size):

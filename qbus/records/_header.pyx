@@ -3,12 +3,12 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.ref cimport Py_INCREF, PyTypeObject
-from cpython.tuple cimport PyTuple_SET_ITEM
+from cpython.ref cimport PyTypeObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from qbus._big_endian cimport be32, be64
+from qbus._tuples cimport new_tuple, put
 
 from array import array
 
@@ -21,17 +21,8 @@ REVISION = 5  # see plain.py
 cdef extern from *:
     """
     #define PyBUF_READ_ONLY 0x100
-
-    static CYTHON_INLINE PyObject* new_tuple(PyTypeObject* kind, Py_ssize_t size) {
-        PyObject* made = PyType_GenericAlloc(kind, size);
-    #if PY_VERSION_HEX >= 0x030E0000
-        if (made) ((PyTupleObject*)made)->ob_hash = -1;  /* not computed yet */
-    #endif
-        return made;
-    }
     """
     int PyBUF_READ_ONLY
-    object new_tuple(PyTypeObject* kind, Py_ssize_t size)
 
 cdef enum:
     HEADER_SIZE = 61
@@ -44,11 +35,6 @@ cdef enum:
     TRANSACTIONAL = 0x10
 
 cdef object sums = _crc32c
-
-
-cdef inline void put(object made, Py_ssize_t index, object value):
-    Py_INCREF(value)
-    PyTuple_SET_ITEM(made, index, value)
 
 
 def plain_header(batch):
