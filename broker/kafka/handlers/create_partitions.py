@@ -24,7 +24,7 @@ from ...authorization import Operation
 from ...authorization import topic as topic_resource
 from ...controller import Growth
 from ..context import RequestContext
-from ..log_lines import in_lines
+from ..log_lines import ChangedTopic, tell_topics
 
 if TYPE_CHECKING:
     from ...broker import Broker
@@ -58,7 +58,7 @@ async def handle(
                 results[topic.name].error_code = error.code
                 results[topic.name].error_message = error.message
     errors = await broker.controller.create_partitions(growths, validate_only=request.validate_only)
-    grown = []
+    grown: list[ChangedTopic] = []
     for growth, refusal in zip(growths, errors, strict=True):
         if refusal is not None:
             results[growth.topic].error_code = refusal.code
@@ -66,19 +66,14 @@ async def handle(
             if not request.validate_only:
                 context.change_partitions_back(_new_partitions(broker, growth.topic, growth.total))
         elif not request.validate_only:
-            grown.append(growth)
-    _tell(grown, context.sender)
+            grown.append(_told(growth))
+    tell_topics(_log, grown, "have more partitions now,", context.sender)
     return CreatePartitionsResponse(results=list(results.values()))
 
 
-def _tell(grown: list[Growth], sender: str) -> None:
-    for some in in_lines(grown):
-        if len(some) == 1:
-            topic, total = some[0].topic, some[0].total
-            _log.info("topic %s has %d partitions now, by %s", topic, total, sender)
-        else:
-            told = ", ".join(f"{growth.topic} ({growth.total})" for growth in some)
-            _log.info("%d topics have more partitions now, by %s: %s", len(some), sender, told)
+def _told(growth: Growth) -> ChangedTopic:
+    topic, total = growth.topic, growth.total
+    return ChangedTopic(f"{topic} has {total} partitions now,", f"{topic} ({total})")
 
 
 def _count(

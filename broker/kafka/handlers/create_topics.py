@@ -27,7 +27,7 @@ from ...authorization import CLUSTER, Operation
 from ...authorization import topic as topic_resource
 from ...controller import NewTopic, TopicPlan
 from ..context import RequestContext
-from ..log_lines import in_lines
+from ..log_lines import ChangedTopic, tell_topics
 from .configs import check_dead_letters
 
 if TYPE_CHECKING:
@@ -96,17 +96,13 @@ def tell_created(created: Mapping[str, TopicPlan], context: RequestContext) -> N
     """Tell the operator of new topics."""
     for name in created:
         context.changed("create topic", name)
-    numbers = [
-        (name, f"partitions: {len(plan.assignment)}, replicas of each: {plan.replication_factor}")
-        for name, plan in created.items()
-    ]
-    for some in in_lines(numbers):
-        if len(some) == 1:
-            name, told = some[0]
-            _log.info("topic %s is created, %s, by %s", name, told, context.sender)
-        else:
-            every = "; ".join(f"{name}, {told}" for name, told in some)
-            _log.info("%d topics are created by %s: %s", len(some), context.sender, every)
+    told = [_told(name, plan) for name, plan in created.items()]
+    tell_topics(_log, told, "are created", context.sender)
+
+
+def _told(name: str, plan: TopicPlan) -> ChangedTopic:
+    made = f"partitions: {len(plan.assignment)}, replicas of each: {plan.replication_factor}"
+    return ChangedTopic(f"{name} is created, {made},", f"{name} ({made})")
 
 
 def _to_create(topic: CreatableTopic) -> NewTopic:

@@ -22,7 +22,7 @@ from qbus.wire.messages.delete_topics import (
 from ...authorization import CLUSTER, Operation
 from ...authorization import topic as topic_resource
 from ..context import RequestContext
-from ..log_lines import in_lines
+from ..log_lines import ChangedTopic, tell_topics
 
 if TYPE_CHECKING:
     from ...broker import Broker
@@ -67,7 +67,7 @@ async def handle(
         else:
             found[name] = result
     outcomes = await broker.controller.delete_topics(list(found))
-    deleted = []
+    deleted: list[ChangedTopic] = []
     for (name, result), outcome in zip(found.items(), outcomes, strict=True):
         result.name = name
         if isinstance(outcome, ApiError):
@@ -76,17 +76,9 @@ async def handle(
         else:
             result.topic_id = outcome.id
             context.changed("delete topic", name)
-            deleted.append(name)
-    _tell(deleted, context.sender)
+            deleted.append(ChangedTopic(f"{name} is deleted", name))
+    tell_topics(_log, deleted, "are deleted", context.sender)
     return DeleteTopicsResponse(responses=responses)
-
-
-def _tell(deleted: list[str], sender: str) -> None:
-    for some in in_lines(deleted):
-        if len(some) == 1:
-            _log.info("topic %s is deleted by %s", some[0], sender)
-        else:
-            _log.info("%d topics are deleted by %s: %s", len(some), sender, ", ".join(some))
 
 
 def _authorize(

@@ -168,7 +168,7 @@ async def test_who_created_what_is_logged_in_one_line(
     first, second = [record.getMessage() for record in caplog.records]
     assert first.startswith("2 topics are created by client ")
     assert first.endswith(
-        ": log-1, partitions: 3, replicas of each: 1; log-2, partitions: 1, replicas of each: 1"
+        ": log-1 (partitions: 3, replicas of each: 1), log-2 (partitions: 1, replicas of each: 1)"
     )
     assert second.startswith(
         "topic log-3 is created, partitions: 2, replicas of each: 1, by client "
