@@ -111,6 +111,7 @@ MODULES = (
     "qbus.broker.partition.followers",
     "qbus.broker.partition.partition",
     "qbus.broker.partition.purgatory",
+    "qbus.broker.partition.stable_storage",
     "qbus.broker.partition.truncation",
     "qbus.broker.partition.visibility",
     "qbus.broker.queues.alarm",

@@ -67,6 +67,14 @@ class LeaderEpochCache:
         end = entries[above].start_offset
         return EpochEnd(entries[above - 1].epoch if above else epoch, end)
 
+    def end_of(self, epoch: int, log_end_offset: int, leader_epoch: int) -> EpochEnd:
+        """The same for a log whose epochs up to ``leader_epoch`` are known, with records or not."""
+        latest = self.latest_epoch
+        if latest < epoch <= leader_epoch:
+            has_none_below = epoch == leader_epoch or latest < 0
+            return EpochEnd(epoch if has_none_below else latest, log_end_offset)
+        return self.end_offset_for(epoch, log_end_offset)
+
     def epoch_at(self, offset: int) -> int:
         """The epoch that ``offset`` belongs to, -1 when no entry says."""
         above = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)

@@ -19,23 +19,25 @@ NOTHING_OPEN: Final = -1
 
 
 class LeftOpen:
-    """The first offsets of these transactions, by producer id; true while there are any."""
+    """The first offsets of these transactions, by producer id; true while there are any.
 
-    __slots__ = ("_starts",)
+    ``is_mirror``: whether the partition is a mirror now.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_starts", "is_mirror")
+
+    def __init__(self, *, is_mirror: bool) -> None:
+        self.is_mirror = is_mirror
         self._starts: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._starts)
 
-    def remember(self, producers: ProducerState) -> None:
-        """Have in mind what is open now: the mirror has ended."""
-        self._starts = producers.open_transactions
-
-    def forget(self) -> None:
-        """It is a mirror again: its source ends them."""
-        self._starts = {}
+    def become(self, *, is_mirror: bool, producers: ProducerState) -> None:
+        """Have in mind what is open when a mirror has ended; a mirror's source ends them."""
+        if is_mirror is not self.is_mirror:
+            self.is_mirror = is_mirror
+            self._starts = {} if is_mirror else producers.open_transactions
 
     def abort(
         self, producers: ProducerState, abort: Callable[[Producer, int], object], partition: str

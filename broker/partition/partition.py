@@ -31,6 +31,7 @@ from .flusher import FlushThreads
 from .followers import Followers
 from .left_open import LeftOpen
 from .purgatory import Acknowledgements, AckWaiter, ReplicaWatcher, Watcher
+from .stable_storage import StableStorage
 from .truncation import LogStorage, Truncation
 from .visibility import Visibility
 
@@ -69,24 +70,21 @@ class StoreSession:
 class Partition:
     """One replica of a partition.
 
-    ``high_watermark`` is the offset below which records are acknowledged and visible. A ``durable``
-    replica acknowledges what is on stable storage, another one what is written. ``error`` is what
-    requests to the leader get here: NONE while it is led here, and that is certain. ``followers``
-    is the leader's view of the replicas, and None unless it is led here. A follower's fetcher sets
-    ``on_stable``, called whenever ``stable_end`` advanced. Bytes and messages are counted since the
-    start, those sent to followers apart from those sent to clients.
+    ``high_watermark`` is the offset below which records are acknowledged and visible. ``error`` is
+    what requests to the leader get here: NONE while it is led here, and that is certain.
+    ``followers`` is the leader's view of the replicas, and None unless it is led here. A follower's
+    fetcher sets ``on_stable``, called whenever ``stable_end`` advanced. Bytes and messages are
+    counted since the start, those sent to followers apart from those sent to clients.
     """
 
     __slots__ = (
         "_acks",
         "_events",
-        "_flusher",
-        "_flushing",
         "_is_held",
-        "_is_mirror",
         "_left_open",
         "_refuses",
         "_session",
+        "_stable",
         "_storage",
         "_target_count",
         "_truncation",
@@ -94,7 +92,6 @@ class Partition:
         "bytes_in",
         "bytes_out",
         "committed_watchers",
-        "durable",
         "error",
         "followers",
         "high_watermark",
@@ -125,7 +122,6 @@ class Partition:
         self.topic = topic
         self.index = index
         self.log = log
-        self.durable = True
         self.min_insync_replicas = 1
         known = min(log.checkpointed_high_watermark, log.log_end_offset)
         self.high_watermark = max(known, log.log_start_offset)
@@ -146,8 +142,7 @@ class Partition:
         self.bytes_out = 0
         self.messages_in = 0
         self.replicated_bytes = 0
-        self._flusher = flusher
-        self._flushing = False
+        self._stable = StableStorage(log, flusher, self._stabilized, self._flush_failed)
         self._is_held = False  # nothing is appended, so that the log can be closed
         self._refuses = self._refusal  # what clients' records are refused with
         self._storage = storage
@@ -155,8 +150,7 @@ class Partition:
         self._session = session
         self._events = events
         self._acks = Acknowledgements()
-        self._is_mirror = bool(log.config.qbus_mirror_source)
-        self._left_open = LeftOpen()
+        self._left_open = LeftOpen(is_mirror=bool(log.config.qbus_mirror_source))
         log.advance_stable(self.high_watermark)
         self._target_count = 1  # replicas that it is to have, once no reassignment is under way
 
@@ -204,14 +198,19 @@ class Partition:
         return max(self.followers.lag(self.log.log_end_offset).values(), default=0)
 
     @property
+    def durable(self) -> bool:
+        """Whether it acknowledges what is on stable storage; else what is written."""
+        return self._stable.durable
+
+    @property
     def stable_end(self) -> int:
         """Up to where this replica has everything, on stable storage if the topic wants that."""
-        return self.log.flushed_offset if self.durable else self.log.log_end_offset
+        return self._stable.end
 
     @property
     def is_behind(self) -> bool:
         """Whether something waits for a flush, and none is under way."""
-        return not self._flushing and self.stable_end < self.log.log_end_offset
+        return self._stable.is_behind
 
     @property
     def visible_end(self) -> int:
@@ -252,13 +251,8 @@ class Partition:
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
         """Where ``epoch`` ended, or the nearest older one that has records; -1, -1: unknown."""
-        end_offset = self.log.log_end_offset
-        epochs = self.log.epoch_cache
-        latest = epochs.latest_epoch
-        if latest < epoch <= self.leader_epoch:  # epochs without records, up to this leader's
-            older = epoch if epoch == self.leader_epoch or latest < 0 else latest
-            return EpochEnd(older, end_offset)
-        return epochs.end_offset_for(epoch, end_offset)
+        log = self.log
+        return log.epoch_cache.end_of(epoch, log.log_end_offset, self.leader_epoch)
 
     # Roles
 
@@ -321,17 +315,13 @@ class Partition:
 
     def configure(self, *, durable: bool, min_insync_replicas: int) -> None:
         """Apply changed settings; the log has its own."""
-        self.durable = durable
+        self._stable.durable = durable
         self.min_insync_replicas = min_insync_replicas
         if self.followers is not None:
             self.followers.wanted = self._policy(self._target_count)
-        was_mirror, self._is_mirror = self._is_mirror, bool(self.log.config.qbus_mirror_source)
-        if was_mirror is not self._is_mirror:
-            if was_mirror:
-                self._left_open.remember(self.log.producers)
-            else:
-                self._left_open.forget()
-            self._abort_left_open()
+        is_mirror = bool(self.log.config.qbus_mirror_source)
+        self._left_open.become(is_mirror=is_mirror, producers=self.log.producers)
+        self._abort_left_open()
         self._catch_up_with_log()
 
     def _abort_left_open(self) -> None:
@@ -387,7 +377,7 @@ class Partition:
 
     def _policy(self, replicas: int) -> Policy:
         self._target_count = replicas
-        return policy(self.min_insync_replicas, replicas, is_durable=self.durable)
+        return policy(self.min_insync_replicas, replicas, is_durable=self._stable.durable)
 
     # Leading: append, and acknowledge what the in-sync replicas have
 
@@ -486,7 +476,7 @@ class Partition:
                 TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR; POLICY_VIOLATION for a mirror.
         """
         self.check_takes_own()
-        if self._is_mirror:
+        if self._left_open.is_mirror:
             raise ApiError(ErrorCode.POLICY_VIOLATION, f"{self} is a mirror: its source ends it")
         info = self.log.end_transaction(
             producer_id,
@@ -558,7 +548,7 @@ class Partition:
     def advance(self) -> None:
         """Advance the high watermark as far as the in-sync replicas let it, if it is led here."""
         if self.followers is not None:
-            self._advance(self.followers, self.stable_end)
+            self._advance(self.followers, self._stable.end)
 
     def delete_records_before(self, offset: int) -> int:
         """Let the log start with ``offset``, and soon its followers' logs; return where it does.
@@ -621,7 +611,7 @@ class Partition:
     @property
     def is_settled(self) -> bool:
         """Whether no acknowledgement is owed, and no thread works on the log."""
-        return not (self._acks or self._flushing or self.is_truncating)
+        return not (self._acks or self._stable.is_flushing or self.is_truncating)
 
     # Following: as the leader says, and nothing of its own
 
@@ -693,9 +683,7 @@ class Partition:
 
     def flush(self) -> None:
         """Begin to flush what is written, unless a flush is under way."""
-        if not self._flushing:
-            self._flushing = True
-            self._flusher.submit(self.log.flush, self._flushed)
+        self._stable.flush()
 
     def wake(self) -> None:
         """Have readers that wait look again."""
@@ -704,25 +692,15 @@ class Partition:
     def _written(self, end: int, size: int) -> None:
         """Go on after records up to ``end``, of ``size`` bytes, came into the log."""
         self._visibility.written(end, size)
-        if self.durable:
-            self.flush()
-        else:
+        if self._stable.written(end):
             self._stabilized(end)
-            if end - self.log.flushed_offset >= self.log.config.flush_messages:
-                self.flush()
 
-    def _flushed(self, result: int | BaseException) -> None:
-        self._flushing = False
-        if isinstance(result, BaseException):
-            _log.error("flushing %s failed: %s", self, result)
-            # A shortage passes: maintenance begins the next flush, and whoever waits goes on
-            # waiting. A log that is not usable any more is refused.
-            if not self.log.is_usable:
-                self.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
-            return
-        self._stabilized(self.stable_end)
-        if self.is_behind:
-            self.flush()
+    def _flush_failed(self, error: BaseException) -> None:
+        _log.error("flushing %s failed: %s", self, error)
+        # A shortage passes: maintenance begins the next flush, and whoever waits goes on waiting.
+        # A log that is not usable any more is refused.
+        if not self.log.is_usable:
+            self.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _stabilized(self, stable_end: int) -> None:
         if self.followers is not None:
@@ -732,8 +710,8 @@ class Partition:
 
     def _catch_up_with_log(self) -> None:
         """Bring the high watermark, and what is stable, to where durability wants them."""
-        if self.is_behind:
-            self.flush()
+        if self._stable.is_behind:
+            self._stable.flush()
         self.advance()
 
     def _advance(self, followers: Followers, stable_end: int) -> None:

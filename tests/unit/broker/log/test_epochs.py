@@ -50,6 +50,13 @@ def test_an_epoch_older_than_all_known_ended_where_they_begin() -> None:
     assert LeaderEpochCache().end_offset_for(0, 90) == EpochEnd(-1, -1)
 
 
+def test_epochs_of_leaders_that_wrote_nothing_ended_with_the_log() -> None:
+    epochs = LeaderEpochCache([EpochStart(4, 30)])
+    ends = [epochs.end_of(epoch, 90, leader_epoch=7) for epoch in (3, 4, 5, 7, 8)]
+    assert ends == [(3, 30), (4, 90), (4, 90), (7, 90), (-1, -1)]
+    assert LeaderEpochCache().end_of(1, 90, leader_epoch=2) == (1, 90)
+
+
 def test_an_offset_belongs_to_the_epoch_that_began_last_before_it(
     epochs: LeaderEpochCache,
 ) -> None:

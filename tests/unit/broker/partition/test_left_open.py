@@ -33,8 +33,8 @@ class Aborts:
 
 
 def test_what_was_open_is_aborted_once() -> None:
-    state, left_open, aborts = producers(p7=3, p8=5), LeftOpen(), Aborts()
-    left_open.remember(state)
+    state, left_open, aborts = producers(p7=3, p8=5), LeftOpen(is_mirror=True), Aborts()
+    left_open.become(is_mirror=False, producers=state)
     assert len(left_open) == 2
     for _ in range(2):
         left_open.abort(state, aborts, "t-0")
@@ -43,17 +43,17 @@ def test_what_was_open_is_aborted_once() -> None:
 
 
 def test_it_is_aborted_in_the_epoch_of_the_coordinator_that_is_known() -> None:
-    state, left_open, aborts = producers(p7=3), LeftOpen(), Aborts()
+    state, left_open, aborts = producers(p7=3), LeftOpen(is_mirror=True), Aborts()
     state.end(7, 0, 4, Marker(True, 6), 0)
     state.begin(7, 5)
-    left_open.remember(state)
+    left_open.become(is_mirror=False, producers=state)
     left_open.abort(state, aborts, "t-0")
     assert aborts.made == [(7, 6)]
 
 
 def test_what_has_ended_meanwhile_is_left_alone() -> None:
-    state, left_open, aborts = producers(p7=3, p8=5), LeftOpen(), Aborts()
-    left_open.remember(state)
+    state, left_open, aborts = producers(p7=3, p8=5), LeftOpen(is_mirror=True), Aborts()
+    left_open.become(is_mirror=False, producers=state)
     state.end(7, 0, 6, Marker(True, 0), 0)
     state.end(8, 0, 7, Marker(True, 0), 0)
     state.begin(8, 8)  # a new transaction of this cluster
@@ -62,8 +62,8 @@ def test_what_has_ended_meanwhile_is_left_alone() -> None:
 
 
 def test_what_cannot_be_aborted_yet_is_told_and_kept(caplog: pytest.LogCaptureFixture) -> None:
-    state, left_open, aborts = producers(p7=3, p8=5), LeftOpen(), Aborts()
-    left_open.remember(state)
+    state, left_open, aborts = producers(p7=3, p8=5), LeftOpen(is_mirror=True), Aborts()
+    left_open.become(is_mirror=False, producers=state)
     aborts.refused = {7}
     left_open.abort(state, aborts, "t-0")
     assert aborts.made == [(8, 0)]
@@ -76,8 +76,8 @@ def test_what_cannot_be_aborted_yet_is_told_and_kept(caplog: pytest.LogCaptureFi
 
 
 def test_a_mirror_again_leaves_it_to_its_source() -> None:
-    state, left_open, aborts = producers(p7=3), LeftOpen(), Aborts()
-    left_open.remember(state)
-    left_open.forget()
+    state, left_open, aborts = producers(p7=3), LeftOpen(is_mirror=True), Aborts()
+    left_open.become(is_mirror=False, producers=state)
+    left_open.become(is_mirror=True, producers=state)
     left_open.abort(state, aborts, "t-0")
     assert (aborts.made, len(left_open)) == ([], 0)

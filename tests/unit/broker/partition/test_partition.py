@@ -197,7 +197,7 @@ class TestFsync:
         partition.append(batch(b"a"), ACKS_ALL)
         partition.when_acknowledged(1, acks, "a")
         await bench.syncing()
-        partition._flushed(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "too many open files"))
+        partition._stable._flushed(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "too many open files"))
         assert partition.check() is ErrorCode.NONE
         behind = partition.is_behind
         assert acks.settlements == []
