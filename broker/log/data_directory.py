@@ -450,9 +450,24 @@ class DataDirectory:
         self._forget([partition])
         return path
 
+    def set_log_aside(self, partition: TopicPartition, topic_id: bytes) -> str | None:
+        """Close a log and set it aside, if it is here and of this topic; where it is then.
+
+        Raises ApiError KAFKA_STORAGE_ERROR: it is still in the way, open or not.
+        """
+        with self._removing:
+            log = self.logs.get(partition)
+            if log is None or log.topic_id != topic_id:
+                return None
+            self.close_log(partition)
+            path = self.set_aside(partition, topic_id)
+            self.shared.cache.forget_directory(log.directory)  # as when it is deleted
+            self.unopened.discard(partition)
+            return path
+
     def remove_strays(self, topic_ids: Container[bytes | None]) -> list[str]:
         """Remove soon what was set aside of these topics, which are deleted; their paths."""
-        gone = [path for path, topic_id in self.strays.items() if topic_id in topic_ids]
+        gone = [path for path, topic_id in [*self.strays.items()] if topic_id in topic_ids]
         for path in gone:
             del self.strays[path]
             self.shared.trash.add(path, 0)

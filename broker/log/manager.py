@@ -193,6 +193,20 @@ class LogManager:
             errors |= directory.remove_logs(some, of)
         return errors
 
+    def set_aside(self, partition: TopicPartition, topic_id: bytes) -> None:
+        """Keep a log of this topic, if it is here, under a name that is no partition's.
+
+        Stable on return. Raises ApiError KAFKA_STORAGE_ERROR.
+        """
+        for directory in self.directories:
+            path = directory.set_log_aside(partition, topic_id)
+            if path is not None:
+                _logger.info(
+                    "the log of %s makes way for that of another topic of the same name. Whether"
+                    " its own topic, %s, was deleted is not known yet: it is set aside as %s",
+                    *(partition, topic_id.hex(), path),
+                )
+
     def is_offline(self, partition: TopicPartition) -> bool:
         """Whether a log is in a directory that failed: it is out of reach until a restart."""
         return any(one.offline for one in self.directories if partition in one.logs)
@@ -213,7 +227,8 @@ class LogManager:
 
     def strays(self) -> dict[str, bytes | None]:
         """The paths of logs that were set aside, with the ids of their topics."""
-        return {path: of for directory in self.directories for path, of in directory.strays.items()}
+        found = (one for directory in self.directories for one in [*directory.strays.items()])
+        return dict(found)
 
     def remove_strays(self, topic_ids: Container[bytes | None]) -> int:
         """Remove soon the logs that were set aside of these topics, which are deleted; how many."""

@@ -37,6 +37,10 @@ class LogRemoval:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def has(self, partition: TopicPartition, topic_id: bytes) -> bool:
+        """Whether a log is still to go, because its topic was deleted."""
+        return self._waiting.get(partition) == topic_id
+
     async def begin(self, logs: Mapping[TopicPartition, bytes]) -> None:
         """Remove logs, given with the ids of their topics; returns when that is written down.
 

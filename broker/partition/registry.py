@@ -118,6 +118,7 @@ class PartitionRegistry:
         self._openers: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(_AT_ONCE, "qbus-open")
         self._is_stopping = False
+        self._is_any_aside = False  # and not known yet whether its topic was deleted
         self._removal = LogRemoval(logs, self._threads)
         self._settings: dict[str, tuple[TopicConfig, LogConfig]] = {}
         self._changing = asyncio.Lock()
@@ -277,6 +278,8 @@ class PartitionRegistry:
     async def retry(self) -> None:
         """Try again to open what could not be opened, and to remove what could not be removed."""
         self._removal.retry()
+        if self._is_any_aside:
+            self._remove_aside(await self._deleted_topics())
         if self._to_open and not self._openers:
             self._start_openers()
         if self._failed:
@@ -424,17 +427,20 @@ class PartitionRegistry:
             for key, log in logs.items()
             if log.topic_id is not None and log.topic_id not in topics
         }
-        set_aside = {*self._logs.strays().values()} - {*topics}
-        if strays or set_aside:
+        if strays or self._logs.strays():
             deleted = await self._deleted_topics()
             strays = {key: topic_id for key, topic_id in strays.items() if topic_id in deleted}
-            removed = self._logs.remove_strays(set_aside.intersection(deleted))
-            if strays or removed:
-                count = len(strays) + removed
+            count = len(strays) + self._remove_aside(deleted)
+            if count:
                 _log.info("removing %d logs of topics that were deleted meanwhile", count)
         if strays:
             await self._removal.begin(strays)
         self._name_strays({key: log for key, log in logs.items() if key not in strays})
+
+    def _remove_aside(self, deleted: Collection[bytes]) -> int:
+        """Remove what was set aside and is known to be of ``deleted`` topics; how many logs."""
+        self._is_any_aside = False
+        return self._logs.remove_strays({*deleted} - {*self._metadata.topics_by_id})
 
     async def _deleted_topics(self) -> Collection[bytes]:
         try:
@@ -522,17 +528,17 @@ class PartitionRegistry:
             if topic is not None and log is not None and log.topic_id == topic.id:
                 self._open(topic, index, log)
                 return
-            if topic is not None:
+            if log is not None and not self._is_stopping:  # else the next start finds it
+                log = None  # the topic was deleted, or moved to other brokers, meanwhile
+                await self._delete([(name, index)])
+            elif topic is not None:
                 settings = self._settings_of(name, self._metadata.topic_config(topic))
                 is_new = self._opening[name, index]
                 log = await asyncio.get_running_loop().run_in_executor(
                     self._threads, self._create_log, topic, index, settings, is_new
                 )
-            elif log is None or self._is_stopping:  # the next start finds what it has made
+            else:
                 return
-            else:  # the topic was deleted, or moved to other brokers, meanwhile
-                log = None
-                await self._delete([(name, index)])
 
     def _wanted(self, name: str, index: int) -> Topic | None:
         """The topic, if a partition of it is to be held here, as far as that was followed."""
@@ -544,12 +550,21 @@ class PartitionRegistry:
     def _create_log(self, topic: Topic, index: int, settings: LogConfig, is_new: bool) -> Log:
         """In a thread. A log of another topic that had this name is in the way, and goes."""
         log = self._logs.get(topic.name, index)
-        if log is not None and log.topic_id != topic.id:
-            # It may be gone by now: many are removed in the background.
-            key = TopicPartition(topic.name, index)
-            for error in self._logs.delete_many([key], [log.topic_id]).values():
-                raise error
+        if log is not None and log.topic_id not in {None, topic.id}:
+            self._make_way(TopicPartition(topic.name, index), log.topic_id)
         return self._logs.create(topic.name, index, topic.id, settings, is_new=is_new)
+
+    def _make_way(self, key: TopicPartition, topic_id: bytes) -> None:
+        """In a thread. Remove a log of a deleted topic; keep aside what may be another's.
+
+        It may be gone by now: many are removed in the background. Raises ApiError.
+        """
+        if self._removal.has(key, topic_id):
+            for error in self._logs.delete_many([key], [topic_id]).values():
+                raise error
+        else:
+            self._logs.set_aside(key, topic_id)
+            self._is_any_aside = True
 
     async def _delete(self, partitions: Collection[tuple[str, int]]) -> None:
         """Delete logs: those that are here."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qbus.broker.log import TopicPartition
+from qbus.broker.log import LogConfig, TopicPartition
 from qbus.broker.metadata.image import PartitionInfo, Topic
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import StoreUnavailable
@@ -59,6 +59,11 @@ def directories(plane: DataPlane) -> set[str]:
     """The partitions' directories on disk, deleted ones left out."""
     logs = plane.directory / "logs"
     return {p.name for p in logs.iterdir() if p.is_dir() and not p.name.endswith("-delete")}
+
+
+def aside(plane: DataPlane) -> list[Path]:
+    """The partitions' directories that were set aside."""
+    return [*(plane.directory / "logs").glob("*-stray")]
 
 
 async def all_opened(plane: DataPlane) -> None:
@@ -428,6 +433,7 @@ async def test_what_was_deleted_while_the_broker_was_down_goes(plane: DataPlane)
     namesake = await plane.metadata.put(plane.metadata.new_topic("again", 2))
     await plane.start()
     await all_deleted(plane)
+    plane.logs.empty_trash()
     assert directories(plane) == {"lost-0", "lost-1", "lost-2", "again-0", "again-1"}
     assert plane.partition("again").log.topic_id == namesake.id
     assert plane.partition("again").log.log_end_offset == 0
@@ -442,8 +448,11 @@ async def test_what_is_left_of_a_topic_whose_name_another_one_has_is_named(
     await plane.metadata.remove("again")
     await plane.metadata.put(plane.metadata.new_topic("again", 2))
     await plane.start()
-    assert "1 directories hold partitions of topics that do not exist" in caplog.text
-    assert directories(plane) == {"again-0", "again-1", "again-2"}
+    assert "3 directories hold partitions of topics that do not exist" in caplog.text
+    kept = {"again-2", *(path.name for path in aside(plane))}
+    assert directories(plane) == {"again-0", "again-1", *kept}
+    assert all(f"/{name}" in caplog.text for name in kept)
+    assert len(kept) == 3
 
 
 async def test_a_store_that_cannot_be_read_keeps_strays(
@@ -526,3 +535,54 @@ async def test_what_was_set_aside_of_a_topic_that_exists_is_not_called_superfluo
     await plane.start()
     assert f"Theirs exist, so keep them: they may be the only copies: {aside}" in caplog.text
     assert "of topics that do not exist" not in caplog.text
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["perhaps", "known"])
+async def test_the_only_log_of_a_former_topic_is_kept_unless_that_was_deleted(
+    plane: DataPlane, is_known: bool
+) -> None:
+    """What says that another topic has the name now might be wrong, and the log the only copy."""
+    former = await created(plane, "again", 1)
+    await plane.stop()
+    await plane.metadata.remove("again")
+    topic = await plane.metadata.put(plane.metadata.new_topic("again"))
+    plane.metadata.deleted = {former.id} if is_known else set()
+    await plane.start()
+    partition = plane.partition("again")
+    assert (partition.log.topic_id, partition.log.log_end_offset) == (topic.id, 0)
+    plane.logs.empty_trash()
+    left = aside(plane)
+    assert len(left) == (0 if is_known else 1)
+    assert all((path / f"{0:020}.log").stat().st_size > 0 for path in left)
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["perhaps", "known"])
+async def test_so_it_is_while_the_broker_runs(plane: DataPlane, is_known: bool) -> None:
+    former = plane.metadata.new_topic("again")
+    plane.logs.create("again", 0, former.id, LogConfig())
+    topic = await plane.metadata.put(plane.metadata.new_topic("again"))
+    assert plane.partition("again").log.topic_id == topic.id
+    (path,) = aside(plane)
+    plane.metadata.deleted = {former.id} if is_known else set()
+    await plane.replicas._registry.retry()
+    plane.logs.empty_trash()
+    assert aside(plane) == ([] if is_known else [path])
+
+
+async def test_a_log_that_cannot_be_set_aside_keeps_the_topic_from_being_used(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = plane.metadata.new_topic("again")
+    plane.logs.create("again", 0, former.id, LogConfig())
+
+    def fail(*_: object) -> None:
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(plane.logs.directories[0], "set_aside", fail)
+        topic = await plane.metadata.put(plane.metadata.new_topic("again"))
+        assert plane.replicas.why_missing("again", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    for _ in range(2):  # it is opened again, and closed again
+        await plane.replicas._registry.retry()
+    assert plane.partition("again").log.topic_id == topic.id
+    assert len(aside(plane)) == 1
