@@ -50,15 +50,19 @@ def scan(
     *,
     crc: bool = True,
     gaps: bool = False,
+    wanted_end: int | None = None,
 ) -> Iterator[PlacedBatch]:
     """The batches from ``position`` to ``end``, the first of which must begin with ``offset``.
 
     Each must follow the one before, without a gap unless there may be ``gaps``, be whole, and, with
     ``crc``, have the right sum.
-    An ``offset`` of None takes the first batch's word for it. Raises :class:`BadBatch` where one
-    does not, OSError when the file cannot be read.
+    An ``offset`` of None takes the first batch's word for it. ``wanted_end``: whoever asks goes no
+    further than to the batch that reaches it, so no more than that is read ahead. Raises
+    :class:`BadBatch` where one does not, OSError when the file cannot be read.
     """
-    window = _Window(file, end, _CHUNK if crc else _HEADERS_CHUNK)
+    if wanted_end is None:
+        wanted_end = end
+    window = _Window(file, end, wanted_end, _CHUNK if crc else _HEADERS_CHUNK)
     while position < end:
         try:
             header = _read(window, position, end, crc=crc)
@@ -77,24 +81,32 @@ def scan(
 
 
 class _Window:
-    """The part of a file that was read last."""
+    """The part of a file that was read last. It is read ahead in chunks, up to ``wanted_end``."""
 
-    __slots__ = ("_chunk", "_end", "_file", "_start", "data")
+    __slots__ = ("_chunk", "_end", "_file", "_start", "_wanted_end", "data")
 
-    def __init__(self, file: File, end: int, chunk: int) -> None:
+    def __init__(self, file: File, end: int, wanted_end: int, chunk: int) -> None:
         self._file = file
         self._end = end
+        self._wanted_end = wanted_end
         self._chunk = chunk
         self._start = 0
         self.data = b""
 
     def seek(self, position: int, length: int) -> int:
         """Where in ``data`` the bytes at ``position`` are; it holds ``length`` if the file does."""
-        if position < self._start or position + length > self._start + len(self.data):
-            self._start = position
-            size = min(max(self._chunk, length), self._end - position)
+        read_end = self._start + len(self.data)
+        if self._start <= position and position + length <= read_end:
+            return position - self._start
+        length = min(length, self._end - position)
+        size = max(min(self._chunk, self._wanted_end - position), length)
+        if size > length or not self._start <= position < read_end:
             self.data = self._file.read_at(position, size)
-        return position - self._start
+        else:  # the last batch that is wanted: its first part may be there
+            known = self.data[position - self._start :]
+            self.data = known + self._file.read_at(read_end, size - len(known))
+        self._start = position
+        return 0
 
 
 def _read(window: _Window, position: int, end: int, *, crc: bool) -> BatchHeader:

@@ -31,7 +31,12 @@ class LogVerifier:
         good = start
         try:
             for placed in scan(
-                segment.file, start.position, file_end or end, start.offset, gaps=segment.gaps
+                segment.file,
+                start.position,
+                file_end or end,
+                start.offset,
+                gaps=segment.gaps,
+                wanted_end=end,
             ):
                 check_epoch(self._state.epochs, placed)
                 good = Place(placed.next_offset, placed.end)
