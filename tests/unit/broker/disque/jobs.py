@@ -10,6 +10,7 @@ import hiredis
 
 from qbus.broker.controller import NewTopic
 from qbus.broker.controller.controller import ConfigChange
+from qbus.broker.delay.delayed_partition import DelayedPartition
 from qbus.broker.disque.admin import AdminCommands
 from qbus.broker.disque.connection import Client, PendingReply
 from qbus.broker.disque.dispatch import Dispatcher
@@ -162,10 +163,11 @@ class Jobs:
         return self.plane.partition(queue)
 
     async def pass_time(self, seconds: float) -> None:
-        """Let time pass, and everybody look at the clock."""
+        """Let time pass, and everybody look at the clock. What is due by then is delivered."""
         self.clock.advance(seconds)
         for delayed in self.plane.delays:
             delayed.wake()
+            await eventually(partial(_has_delivered, delayed, self.clock.time_ms()))
         for queue in self.plane.queues:
             queue.look()
         await self.settled()
@@ -176,6 +178,10 @@ class Jobs:
             await asyncio.sleep(0.005)
         for topic in self.plane.metadata.topics:
             await eventually(partial(_is_stable, self.plane.partition(topic)))
+
+
+def _has_delivered(delayed: DelayedPartition, now_ms: int) -> bool:
+    return not delayed._due(now_ms, 1)
 
 
 def _is_stable(partition: Partition) -> bool:
