@@ -177,6 +177,7 @@ class ReplicaSession:
         self._followed: dict[tuple[bytes, int], FollowedPartition] = {}
         self._changed: dict[FollowedPartition, None] = {}
         self._bounds: dict[FollowedPartition, PartitionData] = {}
+        self._deleted: dict[FollowedPartition, None] = {}  # which followers hear of by themselves
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -222,10 +223,16 @@ class ReplicaSession:
         return FetchResponse(session_id=self.session_id, responses=_by_topic(answers))
 
     def still_caught_up(self) -> None:
-        """Acknowledge again the partitions of which the follower has everything."""
+        """Acknowledge again the partitions of which the follower has everything.
+
+        It is told what was deleted, if it has not heard of that by now.
+        """
         for followed in self._followed.values():
             if followed.has_all:
                 self._acknowledge(followed, self.asked_at)
+        deleted, self._deleted = self._deleted, {}
+        for followed in deleted:
+            self.changed(followed, 0, at_once=True)
 
     def close(self) -> None:
         """Stop watching all partitions."""
@@ -235,6 +242,7 @@ class ReplicaSession:
         self._followed.clear()
         self._changed.clear()
         self._bounds.clear()
+        self._deleted.clear()
 
     # Called by the followed partitions.
 
@@ -265,6 +273,7 @@ class ReplicaSession:
             followed.unwatch()
             self._changed.pop(followed, None)
             self._bounds.pop(followed, None)
+            self._deleted.pop(followed, None)
 
     def _acknowledge(self, followed: FollowedPartition, now: float) -> bool:
         """Tell a partition what the follower has; return whether it is led here, in this epoch."""
@@ -283,6 +292,7 @@ class ReplicaSession:
     def _read(self, followed: FollowedPartition, reader: FetchReader) -> PartitionData | None:
         """Return records or the error of a partition; None: nothing is new, or there is no room."""
         self._bounds.pop(followed, None)
+        was_there = followed.partition is not None
         followed.watch(self._partitions.get_partition(*followed.key))
         data = PartitionData(
             partition_index=followed.key[1], high_watermark=NO_OFFSET, records=NO_RECORDS
@@ -290,6 +300,9 @@ class ReplicaSession:
         partition, before = followed.partition, reader.size
         if partition is None:
             data.error_code = self._partitions.why_missing(*followed.key)
+            if was_there and data.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+                self._deleted[followed] = None
+                return None
             reader.failed = True
         elif not followed.has_all and self._throttle.applies(partition, self.replica_id):
             if not self._throttle.is_exhausted:

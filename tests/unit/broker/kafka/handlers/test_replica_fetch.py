@@ -152,6 +152,31 @@ class TestSessions:
             assert answer[0].current_leader.leader_id == OTHER
         assert await follower.fetch(forgotten=(0,)) == {}
 
+    async def test_what_is_deleted_is_told_only_to_who_has_not_heard_of_it_later(
+        self, plane: DataPlane
+    ) -> None:
+        """Followers know it from the metadata; telling hundreds of topics costs more than that."""
+        await lead(plane)
+        await put(plane, state(), topic="other")
+        follower = Follower(plane)
+        await follower.fetch(at(0))
+        await plane.metadata.remove("orders")
+        assert await follower.fetch(topic="other") == {}
+        plane.replicas.isr_changes.check()  # after seconds
+        answer = await follower.fetch(topic="other")
+        assert ErrorCode(answer[0].error_code) is ErrorCode.UNKNOWN_TOPIC_ID
+
+    async def test_what_is_not_known_here_is_told_at_once(self, plane: DataPlane) -> None:
+        """It may be known in a moment: the follower asks again."""
+        await lead(plane)
+        follower = Follower(plane)
+        await follower.fetch(at(0))
+        request = follower.request(at(0))
+        request.topics[0].topic_id = b"t" * 16
+        response = await plane.call(ApiKey.FETCH, VERSION, request)
+        error = response.responses[0].partitions[0].error_code
+        assert ErrorCode(error) is ErrorCode.UNKNOWN_TOPIC_ID
+
     async def test_a_new_leader_elsewhere_answers_a_follower_that_waits(
         self, plane: DataPlane
     ) -> None:
