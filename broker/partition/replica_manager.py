@@ -169,9 +169,7 @@ class ReplicaManager(Generic[S]):
 
     def _is_stuck(self, partition: Partition) -> bool:
         """Whether a follower falls behind because its disk is full."""
-        path = partition.log.directory.rpartition("/")[0]
-        is_full = any(one.is_full for one in self._logs.directories if one.path == path)
-        return is_full and self._replicator.is_failing(partition)
+        return partition.log.has_full_disk and self._replicator.is_failing(partition)
 
     def _on_store_state(self, state: SessionState) -> None:
         """Acknowledge nothing without the store, and never again when the session is lost."""
