@@ -377,7 +377,7 @@ async def test_what_a_stop_leaves_goes_with_the_next_start(
     await plane.metadata.remove("many")
     await eventually(lambda: removing.begun)
     stopping = asyncio.create_task(plane.stop())
-    await asyncio.sleep(0)
+    await eventually(plane.replicas._registry._removal._stopping.is_set)
     removing.open()
     await stopping
     assert removing.begun == 1
