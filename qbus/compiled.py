@@ -203,14 +203,14 @@ def _choose() -> str:
         names = {name for name in os.listdir(directory) if name.endswith(suffix)}  # noqa: PTH208
     except FileNotFoundError:
         return "nothing is compiled here"
+    if not _is_fresh(directory):
+        return "sources have changed since they were compiled; make compile does it again"
     there = {name.removesuffix(suffix): f"{directory}/{name}" for name in names}
     all_code = f"{LIBRARY}__mypyc"
     wanted = {all_code: all_code, **openers()}
     if not there.keys() >= {*wanted.values()}:
         return "nothing is compiled for this Python"
     files = {module: there[library] for module, library in wanted.items()}
-    if not _is_fresh(directory):
-        return "sources have changed since they were compiled; make compile does it again"
     sys.meta_path.insert(0, _Finder(files))
     return ""
 

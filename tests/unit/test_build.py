@@ -140,6 +140,34 @@ def test_an_interrupted_build_leaves_no_library_without_what_it_was_made_of(
     assert (tmp_path / "qbus" / "_compiled" / "sources").read_text() == "as of now"
 
 
+def test_each_c_file_is_compiled_once_a_few_at_a_time(
+    setup: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup, "_BUNDLE_BYTES", 100)
+    sources = []
+    for number, size in enumerate((10, 250, 60, 30, 20, 40)):
+        source = tmp_path / f"{number}.c"
+        source.write_text("x" * size)
+        sources.append(str(source))
+    bundles = [
+        Path(bundle).read_text().splitlines() for bundle in setup._bundles(sources, tmp_path)
+    ]
+    assert [len(bundle) for bundle in bundles] == [1, 2, 3]
+    included = [line for bundle in bundles for line in bundle]
+    assert sorted(included) == [f'#include "{source}"' for source in sources]
+
+
+def test_what_is_done_beside_tells_its_result_or_why_there_is_none(setup: Any) -> None:
+    assert setup._beside(lambda: [1, 2])() == [1, 2]
+    for error in (ImportError("no mypyc"), SystemExit(1)):
+
+        def fail(error: BaseException = error) -> None:
+            raise error
+
+        with pytest.raises(RuntimeError, match=type(error).__name__):
+            setup._beside(fail)()
+
+
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 def test_make_compile_compiles_once(tmp_path: Path) -> None:
     """Whether what the installation depends on has changed, which compiles by itself, or not."""
