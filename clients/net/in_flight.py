@@ -10,7 +10,6 @@ from qbus.wire import ApiKey
 
 from ..errors import ConnectionFailed, RequestTimedOut
 
-
 Told = Callable[["asyncio.Future[memoryview]"], object]
 """What is told of an answer: at once if it arrives, else from the loop, as a done callback is."""
 

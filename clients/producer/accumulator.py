@@ -88,7 +88,7 @@ class Accumulator:
         with self.lock:
             return all(queue.is_empty for queue in self.active.values())
 
-    def add(
+    def add(  # noqa: PLR0913 - as many as a record has parts
         self,
         topic: TopicDescription,
         value: Buffer | None,

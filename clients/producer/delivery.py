@@ -75,9 +75,7 @@ class Handle(ABC, Generic[T_co]):
             yield from arrived
         return self.result()
 
-    def _wait(
-        self, timeout: float | None, begin: Callable[[], object] | None = None
-    ) -> None:
+    def _wait(self, timeout: float | None, begin: Callable[[], object] | None = None) -> None:
         """Wait until it is done. ``begin`` is called once its outcome cannot be missed."""
         if self.done():
             return
