@@ -96,6 +96,16 @@ def test_only_what_the_wheel_requires_is_there(environment: Path) -> None:
     assert extras == "[]"
 
 
+def test_every_module_is_there_and_no_other(environment: Path) -> None:
+    (installed,) = environment.glob("lib/python*/site-packages/qbus")
+    sources = {path.relative_to(ROOT / "qbus") for path in (ROOT / "qbus").glob("**/*.py")}
+    for package in ("broker", "clients", "agent"):
+        sources |= {path.relative_to(ROOT) for path in (ROOT / package).glob("**/*.py")}
+    apart = {path for path in sources if "pyspark_qbus" in path.parts}  # is put beside qbus
+    found = {path.relative_to(installed) for path in installed.glob("**/*.py")}
+    assert found == sources - apart
+
+
 def test_nothing_but_qbus_is_put_beside_other_packages(environment: Path) -> None:
     (packages,) = environment.glob("lib/python*/site-packages")
     assert not {"broker", "clients", "agent", "tests", "perf"} & {
