@@ -180,11 +180,11 @@ class TailedFile:
 
     @property
     def is_read(self) -> bool:
-        """Whether everything in it was read."""
+        """Whether everything in it was read, as far as that is known."""
         if self.is_gzip:
             end = None if self.content is None else self.content.end
             return self.position.is_done or (end is not None and self.read >= end)
-        return self.read + self.rest >= self.size
+        return not self.is_written and self.read + self.rest >= self.size
 
     def open(self) -> None:
         """Open the file; raises OSError, also if the path leads to another file now."""
@@ -321,7 +321,8 @@ class TailedFile:
             _NEWLINE in memoryview(data)[frame.consumed :][: framer.limit]
         )
         is_last = frame.consumed == len(data) < size
-        chunk = self._chunk(frame, data, is_last=is_last) if frame.consumed else None
+        tail = data[max(0, frame.consumed - _TAIL_BYTES) : frame.consumed]
+        chunk = self._chunk(frame, tail, is_last=is_last) if frame.consumed else None
         self.behind_since = None if len(data) < size else self.behind_since
         return chunk
 
@@ -408,15 +409,17 @@ class TailedFile:
                 return self._nothing()
         end = self.scanned + len(lines[0]) + framer.encoding.width
         head = self.content.read(self.read, framer.limit)
+        length = min(end, _TAIL_BYTES)
+        tail = self.content.read(self.read + end - length, length)
         if self._was_emptied():
             return self._nothing()
         self.scanned = 0
         self.rest = 0
-        return self._chunk(Frame([framer.truncated(head)], [0], end), head)
+        return self._chunk(Frame([framer.truncated(head)], [0], end), tail)
 
-    def _chunk(self, frame: Frame, data: bytes, *, is_last: bool = False) -> Chunk:
+    def _chunk(self, frame: Frame, tail: bytes, *, is_last: bool = False) -> Chunk:
+        """Return the records of a frame, which ``tail`` are the last bytes of."""
         start, end = self.read, self.read + frame.consumed
-        tail = data[max(0, frame.consumed - _TAIL_BYTES) : frame.consumed]
         self.read = end
         mark = (len(tail), zlib.crc32(tail))
         self.acks.add(end, mark, self.behind_since or self.changed_at)

@@ -11,6 +11,7 @@ import pytest
 from qbus.agent.config import Source, Tailing
 from qbus.agent.positions import Position, Positions
 from qbus.agent.positions.position import NOTHING, Fingerprint, Identity
+from qbus.agent.tailing.descriptors import Descriptors
 from qbus.agent.tailing.file import Change, TailedFile, compare
 from qbus.agent.tailing.framing import Flush
 from qbus.agent.tailing.source import SourceReader
@@ -258,6 +259,23 @@ def test_when_a_change_was_noticed_is_when_it_was_said(tmp_path: Path, follow: F
     assert file.changed_at == 10.0
 
 
+def test_a_file_with_something_to_be_read_stays_open(tmp_path: Path, follow: Follow) -> None:
+    """It may take hours until there is room, and the file be deleted meanwhile."""
+    path = tmp_path / "a.log"
+    file = begun(path, follow, LONG)
+    descriptors = Descriptors(16)
+    descriptors.used(file)
+    append(path, b"more\n")
+    assert file.note_write(5.0)
+    descriptors.close_idle(1e6)
+    path.unlink()
+    chunk = file.read_chunk(1 << 20)
+    assert chunk is not None
+    assert [*chunk.values] == [b"more"]
+    descriptors.close_idle(1e6)
+    assert not len(descriptors)
+
+
 @pytest.mark.parametrize("state", ["is_new", "is_rotated"])
 def test_a_file_that_may_be_another_one_is_looked_at(
     tmp_path: Path, follow: Follow, state: str
@@ -368,6 +386,22 @@ def test_a_long_line_is_cut_in_bounded_steps(tmp_path: Path, follow: Follow, siz
     append(path, b"\nnext\n")
     assert read(file) == [b"a" * 30 + b"..", b"next"]
     assert file.position.offset == size + 6
+
+
+@pytest.mark.parametrize("size", [40, 200, 5000])
+def test_a_file_that_was_left_behind_a_long_line_is_known_again(
+    tmp_path: Path, follow: Follow, size: int
+) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"a" * size)
+    file = follow(path, line_limit_bytes=32, line_too_long="truncate", truncation_marker="..")
+    assert read(file) == []
+    append(path, b"\n")
+    assert read(file) == [b"a" * 30 + b".."]
+    file.close()
+    append(path, b"next\n")
+    assert read(file) == [b"next"]
+    assert file.incarnation == 0
 
 
 def test_a_long_line_is_split_in_bounded_steps(tmp_path: Path, follow: Follow) -> None:
