@@ -122,7 +122,11 @@ class Accumulator:
         """Have ``batch`` sent as soon as nothing of its partition is in flight: somebody waits."""
         if not batch.is_hurried:
             batch.is_hurried = True
-            self._announce()
+            try:
+                self._announce()
+            except BaseException:  # an interrupt: whoever comes next announces it
+                batch.is_hurried = False
+                raise
 
     def add_many(
         self,

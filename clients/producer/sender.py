@@ -96,9 +96,15 @@ class Sender:
     def call(self) -> None:
         """Take a turn soon, as :meth:`wake` does; for other threads than the loop's."""
         loop = self._loop
-        if loop is not None and not self._is_called and not loop.is_closed():
-            self._is_called = True
+        if loop is None or self._is_called:
+            return
+        self._is_called = True
+        try:
             loop.call_soon_threadsafe(self._on_call, context=self._context)
+        except BaseException as error:
+            self._is_called = False  # who is interrupted here keeps nobody else from calling
+            if not (isinstance(error, RuntimeError) and loop.is_closed()):
+                raise  # else another thread has closed it, and what was added has failed
 
     def _on_call(self) -> None:
         self._is_called = False  # before the turn: what is added from now on needs another

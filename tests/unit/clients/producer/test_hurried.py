@@ -101,6 +101,35 @@ async def test_many_threads(broker: FakeBroker) -> None:
         assert own == [b"%d:%02d" % (name, number) for number in range(20)]
 
 
+async def test_a_caller_that_is_interrupted_keeps_nobody_else_from_being_sent(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those behind it were sent too: when the sender looked around, which it does each second."""
+
+    def use() -> int:
+        with BlockingProducer(broker.bootstrap, linger_ms=LONG) as producer:
+            producer.send_and_wait("t", b"first", partition=0)
+            loop = producer._thread.loop
+            call, calls = loop.call_soon_threadsafe, 0
+
+            def interrupt(*args: Any, **options: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls == 1:
+                    raise KeyboardInterrupt
+                return call(*args, **options)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(loop, "call_soon_threadsafe", interrupt)
+                with pytest.raises(KeyboardInterrupt):
+                    producer.send_and_wait("t", b"second", partition=0)
+                producer.send_and_wait("t", b"third", partition=0)
+            return calls
+
+    assert await asyncio.to_thread(use) == 2
+    assert broker.logs["t", 0].values() == [b"first", b"second", b"third"]
+
+
 async def test_a_callback_cannot_wait_and_sends_nothing(broker: FakeBroker) -> None:
     def use() -> list[Exception]:
         raised: list[Exception] = []
