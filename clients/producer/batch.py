@@ -272,8 +272,11 @@ class Batch(ABC, BatchLists):
 
 
 def call(notify: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Call a user's function; log its errors."""
+    """Call a user's function; log its errors.
+
+    A cancellation that it raises is one of them: nobody cancels who calls it.
+    """
     try:
         notify(*args, **kwargs)
-    except Exception:
+    except (Exception, asyncio.CancelledError):
         log.exception("a delivery callback failed")

@@ -142,12 +142,15 @@ async def test_awaiting() -> None:
     assert (await Delivery(made, 0)).offset == 7
 
 
-def test_callbacks_are_told_before_and_after_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError, asyncio.CancelledError])
+def test_callbacks_are_told_before_and_after_and_may_fail(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     made = batch(b"a")
     told: list[Delivery] = []
 
     def broken(_: Delivery) -> None:
-        raise ZeroDivisionError
+        raise error
 
     delivery = Delivery(made, 0)
     delivery.add_done_callback(broken)
@@ -157,7 +160,7 @@ def test_callbacks_are_told_before_and_after_and_may_fail(caplog: pytest.LogCapt
     assert told == [delivery]
     delivery.add_done_callback(told.append)
     assert told == [delivery] * 2
-    assert "ZeroDivisionError" in caplog.text
+    assert error.__name__ in caplog.text
 
 
 def test_a_bulk_is_done_with_its_last_part() -> None:
