@@ -163,7 +163,10 @@ def _beside(work):
             sender.send((None, f"{type(error).__name__}: {error}"))
 
     process = get_context("fork").Process(target=run, daemon=True)
-    process.start()
+    try:
+        process.start()
+    except OSError as error:  # too little memory, or too many processes
+        sender.send((None, f"no process begins: {error}"))
     sender.close()
 
     def result():
@@ -171,7 +174,8 @@ def _beside(work):
             found, failure = receiver.recv()
         except EOFError:
             found, failure = None, "its process was ended"
-        process.join()
+        if process.pid is not None:
+            process.join()
         if failure:
             raise RuntimeError(failure)
         return found

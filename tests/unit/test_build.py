@@ -157,7 +157,10 @@ def test_each_c_file_is_compiled_once_a_few_at_a_time(
     assert sorted(included) == [f'#include "{source}"' for source in sources]
 
 
-def test_what_is_done_beside_tells_its_result_or_why_there_is_none(setup: Any) -> None:
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_what_is_done_beside_tells_its_result_or_why_there_is_none(
+    setup: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert setup._beside(lambda: [1, 2])() == [1, 2]
     for error in (ImportError("no mypyc"), SystemExit(1)):
 
@@ -166,6 +169,13 @@ def test_what_is_done_beside_tells_its_result_or_why_there_is_none(setup: Any) -
 
         with pytest.raises(RuntimeError, match=type(error).__name__):
             setup._beside(fail)()
+
+    def refuse() -> int:
+        raise BlockingIOError("too many processes")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    with pytest.raises(RuntimeError, match="too many processes"):
+        setup._beside(list)()
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
