@@ -7,7 +7,6 @@ import logging
 import os
 import select
 import selectors
-import sys
 import threading
 import time
 import weakref
@@ -240,10 +239,12 @@ class _Call(Generic[T]):
 
 def _events_of(loop: asyncio.AbstractEventLoop) -> int:
     """Return the file that tells whether something has arrived for ``loop``; -1: none does."""
+    kind = getattr(selectors, "EpollSelector", ())  # other systems have none, and gevent removes it
     selector = getattr(loop, "_selector", None)
-    if sys.platform == "linux" and isinstance(selector, selectors.EpollSelector):
-        return selector.fileno()
-    return -1  # another system, or another kind of loop: there it takes its time
+    if isinstance(selector, kind):
+        events: int = selector.fileno()
+        return events
+    return -1  # there the thread takes its time
 
 
 def _closed() -> Any:

@@ -285,3 +285,14 @@ def test_a_busy_thread_gives_way_while_something_waits_for_the_loop(
         sleeps.clear()
         thread.give_way()
     assert sleeps == [], "and goes on at once where there is nothing"
+
+
+def test_a_thread_goes_on_where_nothing_tells_what_has_arrived(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on systems without epoll, and where gevent has removed it."""
+    monkeypatch.delattr("selectors.EpollSelector", raising=False)
+    thread = LoopThread("test")
+    thread.give_way()
+    assert thread.run(answer(7)) == 7
+    thread.close()
