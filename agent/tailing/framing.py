@@ -99,7 +99,11 @@ class Framer:
     @property
     def most(self) -> int:
         """So many bytes always hold a record, or a line that is too long."""
-        return (self.limit + 8) * (1 if self.grouping is None else 2)
+        longest = self.limit + 8
+        if self.grouping is None:
+            return longest
+        # Lines are grouped by their bytes in UTF-8, which take up to so many times as many here.
+        return longest + (longest + self.grouping.max_lines) * self.encoding.width
 
     def frame(self, data: bytes, flush: Flush = Flush.NOTHING) -> Frame:
         """Return the records that ``data`` begin with."""
@@ -111,17 +115,18 @@ class Framer:
                 lines, consumed = [*lines, rest], len(data)
             return Frame(self.encoding.to_utf8(lines), None, consumed)
         sizes = [len(line) + self.encoding.width for line in raw]
+        is_whole = flush is not Flush.NOTHING
         if is_long:
             lines, sizes, rest = self._shorten(lines, sizes, rest)
-            if not lines and len(rest) > self.limit + self.encoding.width:
-                return Frame((), None, 0, is_too_long=True)
+            if len(rest) > self.limit + self.encoding.width:
+                if not lines:
+                    return Frame((), None, 0, is_too_long=True)
+                is_whole = True  # such a line is a record of its own
         if flush is Flush.ALL and rest:
             lines, sizes = [*lines, rest], [*sizes, len(rest)]
         values = self.encoding.to_utf8(lines)
         if self.grouping is not None:
-            values, sizes = self.grouping.group(
-                values, sizes, self.limit, is_whole=flush is not Flush.NOTHING
-            )
+            values, sizes = self.grouping.group(values, sizes, self.limit, is_whole=is_whole)
         offsets = list(accumulate(sizes, initial=0))
         consumed = offsets.pop()
         return Frame(values, offsets, consumed)

@@ -120,6 +120,25 @@ class TestSeveralLines:
         framer = Framer(limit=8, grouping=Grouping(re.compile(rb"^\d")))
         assert framer.frame(b"1 abc\n def\n2\n").values == [b"1 abc", b" def"]
 
+    def test_a_line_that_is_too_long_ends_a_record(self) -> None:
+        """However much is read of it: nothing would come of the file any more."""
+        framer = Framer(limit=8, marker=b"..", grouping=Grouping(re.compile(rb"^\d")))
+        frame = framer.frame(b"1 a\n at\n" + b"x" * framer.most)
+        assert (frame.values, frame.consumed) == ([b"1 a\n at"], 8)
+        assert framer.frame(b"x" * framer.most).is_too_long
+
+    @pytest.mark.parametrize("name", ["", "utf-16-le", "utf-32-le"])
+    @pytest.mark.parametrize("lines", [" a\n" * 25, " " * 98 + "\n", "\n" * 200])
+    def test_as_much_as_is_read_at_most_has_a_record(self, name: str, lines: str) -> None:
+        framer = Framer(
+            limit=100,
+            encoding=Encoding.of(name),
+            grouping=Grouping(re.compile(rb"^\d"), max_lines=50),
+        )
+        longest = " " * (100 // framer.encoding.width) + "\n"
+        content = f"1\n{lines}{longest}".encode(name or "ascii")
+        assert framer.frame(content[: framer.most]).consumed
+
 
 class TestEncodings:
     @pytest.mark.parametrize("name", ["utf-16-le", "utf-16-be", "utf-32-le", "latin-1", "cp1252"])
