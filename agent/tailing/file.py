@@ -312,7 +312,7 @@ class TailedFile:
                 return None
             return self._nothing()
         if frame.is_too_long:
-            self.scanned = len(data)
+            self.scanned = framer.encoding.whole(len(data))
             return self._read_too_long(most)
         if len(data) < size and self.content.end is not None and flush is not Flush.ALL:
             frame = framer.frame(data, Flush.ALL)
@@ -398,13 +398,13 @@ class TailedFile:
         framer = self.source.framer(self.content)
         while True:
             data = self.content.read(self.read + self.scanned, most)
-            if not data:
-                self.rest = self.scanned
+            if len(data) < framer.encoding.width:  # nothing, or a part of a character
+                self.rest = self.scanned + len(data)
                 return None
             lines, _, _ = framer.encoding.cut(data)
             if lines:
                 break
-            self.scanned += len(data) // framer.encoding.width * framer.encoding.width
+            self.scanned += framer.encoding.whole(len(data))
             if len(data) == most:
                 return self._nothing()
         end = self.scanned + len(lines[0]) + framer.encoding.width

@@ -48,6 +48,10 @@ class Encoding:
         """The bytes that end a line."""
         return "\n".encode(self.name) if self.name else b"\n"
 
+    def whole(self, size: int) -> int:
+        """Return how many of ``size`` bytes are of whole units, which are as long as a newline."""
+        return size // self.width * self.width
+
     def cut(self, data: bytes) -> tuple[list[bytes], int, bytes]:
         """Return whole lines without newlines, the bytes they take, and the rest."""
         newline = self.newline

@@ -388,6 +388,25 @@ def test_a_long_line_is_cut_in_bounded_steps(tmp_path: Path, follow: Follow, siz
     assert file.position.offset == size + 6
 
 
+@pytest.mark.parametrize("size", [100, 5000])
+def test_a_character_in_a_long_line_that_is_written_in_parts(
+    tmp_path: Path, follow: Follow, size: int
+) -> None:
+    """Else the end of the line is looked for where no character begins, and is never found."""
+    path = tmp_path / "a.log"
+    path.write_bytes(("a" * size).encode("utf-16-le") + b"b")
+    truncating = {"line_too_long": "truncate", "truncation_marker": ".."}
+    file = follow(path, encoding="utf-16-le", line_limit_bytes=64, **truncating)
+    assert read(file) == []
+    append(path, b"\0c")
+    assert read(file) == []
+    assert file.is_read
+    append(path, b"\0\n")
+    assert read(file) == []
+    append(path, b"\0" + "next\n".encode("utf-16-le"))
+    assert read(file) == [b"a" * 30 + b"..", b"next"]
+
+
 @pytest.mark.parametrize("size", [40, 200, 5000])
 def test_a_file_that_was_left_behind_a_long_line_is_known_again(
     tmp_path: Path, follow: Follow, size: int
