@@ -444,6 +444,9 @@ class DataDirectory:
             self._files.rename(directory, path)
         except OSError as error:
             raise self.shared.health.judge(f"rename {directory} to {path}", error) from error
+        # What is opened or begun under the name from here on is another log, stable or not.
+        self.shared.cache.forget_directory(directory)  # late readers may have opened files anew
+        self.unopened.discard(partition)
         self.sync_names()
         self.copies.discard(partition)
         self.strays[path] = topic_id
@@ -453,17 +456,14 @@ class DataDirectory:
     def set_log_aside(self, partition: TopicPartition, topic_id: bytes) -> str | None:
         """Close a log and set it aside, if it is here and of this topic; where it is then.
 
-        Raises ApiError KAFKA_STORAGE_ERROR: it is still in the way, open or not.
+        Raises ApiError KAFKA_STORAGE_ERROR: it may still be in the way, open or not.
         """
         with self._removing:
             log = self.logs.get(partition)
             if log is None or log.topic_id != topic_id:
                 return None
             self.close_log(partition)
-            path = self.set_aside(partition, topic_id)
-            self.shared.cache.forget_directory(log.directory)  # as when it is deleted
-            self.unopened.discard(partition)
-            return path
+            return self.set_aside(partition, topic_id)
 
     def remove_strays(self, topic_ids: Container[bytes | None]) -> list[str]:
         """Remove soon what was set aside of these topics, which are deleted; their paths."""

@@ -13,7 +13,7 @@ from qbus.broker.log.moving import MOVE_METADATA
 from qbus.broker.log.namesakes import FoundLog, check_unique, outdated
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ConfigError
-from tests.support.failing_files import FailingFiles, failing
+from tests.support.failing_files import FailingFiles, failing, healthy
 from tests.support.logs import batch
 
 FORMER, OLDER, NOW = b"f" * 16, b"o" * 16, b"n" * 16
@@ -339,6 +339,30 @@ def test_a_full_disk_that_takes_no_other_name_is_told(bench: Bench) -> None:
     with pytest.raises(ApiError, match=r"cannot rename .*/a/t-0 to .*-stray: No space left"):
         bench.start()
     assert bench.log("a").exists()
+
+
+def test_a_log_whose_new_name_is_not_stable_yet_is_not_taken_for_the_next_topics(
+    bench: Bench,
+) -> None:
+    """The next one begins with no records, and with nothing that was written down of it."""
+    bench.make("a", FORMER, 5)
+    bench.start()
+    bench.manager.logs()[T0].delete_records_before(3)
+    bench.manager.checkpoint()
+
+    def fail(operation: str, path: str) -> None:
+        if (operation, path) == ("sync directory", str(bench.paths["a"])):
+            raise OSError(errno.EMFILE, "too many open files")
+
+    bench.files.before = fail
+    with pytest.raises(ApiError, match="cannot sync"):
+        bench.manager.set_aside(T0, FORMER)
+    bench.files.before = healthy
+    bench.manager.prefer(*T0, bench.manager.directory_at(str(bench.paths["a"])))
+    log = bench.manager.create(*T0, NOW, LogConfig())
+    assert log.directory == str(bench.log("a"))
+    assert (log.topic_id, log.log_start_offset, log.log_end_offset) == (NOW, 0, 0)
+    assert (bench.set_aside()["a"] / f"{0:020}.log").stat().st_size > 0
 
 
 def test_the_longest_name_of_a_topic_can_be_set_aside(bench: Bench) -> None:
