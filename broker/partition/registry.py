@@ -278,13 +278,15 @@ class PartitionRegistry:
     async def retry(self) -> None:
         """Try again to open what could not be opened, and to remove what could not be removed."""
         self._removal.retry()
-        if self._is_any_aside:
-            self._remove_aside(await self._deleted_topics())
         if self._to_open and not self._openers:
             self._start_openers()
         if self._failed:
             async with self._changing:
                 await self._bring({name for name, _ in self._failed})
+        if self._is_any_aside:  # last, as the store may let it wait
+            self._remove_aside(await self._deleted_topics())
+            if not self._is_any_aside:
+                self._name_strays({})
 
     # One topic
 
@@ -439,13 +441,14 @@ class PartitionRegistry:
 
     def _remove_aside(self, deleted: Collection[bytes]) -> int:
         """Remove what was set aside and is known to be of ``deleted`` topics; how many logs."""
-        self._is_any_aside = False
         return self._logs.remove_strays({*deleted} - {*self._metadata.topics_by_id})
 
     async def _deleted_topics(self) -> Collection[bytes]:
+        self._is_any_aside = False  # what is set aside from here on may be of one deleted later
         try:
             return await self._metadata.deleted_topics()
         except StoreError as error:
+            self._is_any_aside = True
             _log.warning("which topics were deleted cannot be read: %s", error)
             return ()
 

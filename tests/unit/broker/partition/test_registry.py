@@ -557,7 +557,9 @@ async def test_the_only_log_of_a_former_topic_is_kept_unless_that_was_deleted(
 
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["perhaps", "known"])
-async def test_so_it_is_while_the_broker_runs(plane: DataPlane, is_known: bool) -> None:
+async def test_so_it_is_while_the_broker_runs(
+    plane: DataPlane, caplog: pytest.LogCaptureFixture, is_known: bool
+) -> None:
     former = plane.metadata.new_topic("again")
     plane.logs.create("again", 0, former.id, LogConfig())
     topic = await plane.metadata.put(plane.metadata.new_topic("again"))
@@ -567,6 +569,28 @@ async def test_so_it_is_while_the_broker_runs(plane: DataPlane, is_known: bool) 
     await plane.replicas._registry.retry()
     plane.logs.empty_trash()
     assert aside(plane) == ([] if is_known else [path])
+    assert ("stop the broker and delete them: " in caplog.text) is not is_known
+
+
+async def test_a_store_that_cannot_be_read_is_asked_again_of_what_was_set_aside(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = plane.metadata.new_topic("again")
+    plane.metadata.deleted = {former.id}
+    plane.logs.create("again", 0, former.id, LogConfig())
+
+    async def fail() -> set[bytes]:
+        raise StoreUnavailable("no connection")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(plane.metadata, "deleted_topics", fail)
+        await plane.metadata.put(plane.metadata.new_topic("again"))
+        await plane.replicas._registry.retry()
+        plane.logs.empty_trash()
+        assert len(aside(plane)) == 1
+    await plane.replicas._registry.retry()
+    plane.logs.empty_trash()
+    assert aside(plane) == []
 
 
 async def test_a_log_that_cannot_be_set_aside_keeps_the_topic_from_being_used(
