@@ -2,11 +2,13 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -14,6 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 MyPyC = Callable[[Any, Path], list[Path]]
@@ -227,3 +231,52 @@ def test_make_compiles_anew_where_any_source_of_cython_changed() -> None:
     cython = {str(path.relative_to(ROOT)) for path in sources}
     assert "qbus/_big_endian.pxd" in cython
     assert cython <= {*rule.split()}
+
+
+_PYTHON_OF_A_SET_UP = """#!/bin/sh
+case "$*" in
+*--requirement*)
+    trap 'echo >ended; kill $!; exit 1' TERM
+    sleep 60 &
+    echo >installing
+    wait;;
+*--editable*)
+    echo >building
+    exec sleep 60;;
+esac
+"""
+
+
+_INTERRUPTIBLE = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # whatever runs the tests says of it
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_an_interrupt_ends_all_that_a_set_up_began(tmp_path: Path) -> None:
+    """Else what the next one installs would be installed twice at the same time."""
+    for name, text in (
+        (".ci/venv", (ROOT / ".ci" / "venv").read_text()),
+        (".venv/bin/python", _PYTHON_OF_A_SET_UP),
+    ):
+        script = tmp_path / name
+        script.parent.mkdir(parents=True)
+        script.write_text(text)
+        script.chmod(0o755)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _INTERRUPTIBLE, tmp_path / ".ci" / "venv"],
+        process_group=0,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        for name in ("installing", "building"):
+            wait_until((tmp_path / name).exists, name)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        failed = process.wait(30)
+        assert (tmp_path / "ended").exists()
+        assert failed
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
