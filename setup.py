@@ -73,7 +73,9 @@ class Compile(build_ext):
             if self.inplace:  # where sources may change; first, as what has no stamp is not checked
                 (directory / table.STAMP).write_text(stamp)
             for library in libraries:
-                shutil.move(library, directory / library.name)
+                half = directory / f"{library.name}.half"  # which is loaded by nobody
+                shutil.move(library, half)
+                half.rename(directory / library.name)
 
     def get_outputs(self) -> list[str]:
         """As of the base; what mypyc makes is known once it is there."""

@@ -124,12 +124,13 @@ def test_a_build_that_is_interrupted_leaves_nothing(
     assert [*scratch.iterdir()] == []
 
 
-def test_an_interrupted_build_leaves_no_library_without_what_it_was_made_of(
+def test_an_interrupted_build_leaves_no_half_library_nor_one_without_what_it_was_made_of(
     setup: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such libraries would count as installed, and run whatever becomes of the sources."""
 
-    def interrupt(*_: object) -> None:
+    def interrupt(_: object, target: Path) -> None:
+        target.write_text("half a library")
         raise KeyboardInterrupt
 
     table = SimpleNamespace(DIRECTORY="_compiled", STAMP="sources", stamp=lambda _: "as of now")
@@ -141,7 +142,9 @@ def test_an_interrupted_build_leaves_no_library_without_what_it_was_made_of(
     command.inplace = True
     with pytest.raises(KeyboardInterrupt):
         command.run()
-    assert (tmp_path / "qbus" / "_compiled" / "sources").read_text() == "as of now"
+    compiled = tmp_path / "qbus" / "_compiled"
+    assert (compiled / "sources").read_text() == "as of now"
+    assert [*compiled.glob("*.so")] == []
 
 
 def test_each_c_file_is_compiled_once_a_few_at_a_time(
