@@ -177,8 +177,15 @@ class TestSilence:
         jobs.service.need_queue(b"q")
 
     async def test_a_node_that_waits_for_its_followers_is_not_silent(
-        self, jobs: Jobs, far: FarNode, caplog: pytest.LogCaptureFixture
+        self,
+        jobs: Jobs,
+        far: FarNode,
+        caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
+        peers = jobs.service.peers
+        greet = peers.greet
+        monkeypatch.setattr(peers, "greet", lambda address, _: greet(address, 10.0))
         await jobs.add()
         assert await jobs.bodies() == ["body"]
         assert await jobs.ask("CLUSTER LEAVING yes") == "OK"
