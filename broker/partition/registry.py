@@ -284,8 +284,9 @@ class PartitionRegistry:
             async with self._changing:
                 await self._bring({name for name, _ in self._failed})
         if self._is_any_aside:  # last, as the store may let it wait
-            self._remove_aside(await self._deleted_topics())
-            if not self._is_any_aside:
+            deleted = await self._deleted_topics()
+            if deleted is not None:
+                self._remove_aside(deleted)
                 self._name_strays({})
 
     # One topic
@@ -430,7 +431,7 @@ class PartitionRegistry:
             if log.topic_id is not None and log.topic_id not in topics
         }
         if strays or self._logs.strays():
-            deleted = await self._deleted_topics()
+            deleted = await self._deleted_topics() or ()
             strays = {key: topic_id for key, topic_id in strays.items() if topic_id in deleted}
             count = len(strays) + self._remove_aside(deleted)
             if count:
@@ -443,14 +444,15 @@ class PartitionRegistry:
         """Remove what was set aside and is known to be of ``deleted`` topics; how many logs."""
         return self._logs.remove_strays({*deleted} - {*self._metadata.topics_by_id})
 
-    async def _deleted_topics(self) -> Collection[bytes]:
+    async def _deleted_topics(self) -> Collection[bytes] | None:
+        """The ids of topics that were deleted lately; None: they cannot be read, which is told."""
         self._is_any_aside = False  # what is set aside from here on may be of one deleted later
         try:
             return await self._metadata.deleted_topics()
         except StoreError as error:
             self._is_any_aside = True
             _log.warning("which topics were deleted cannot be read: %s", error)
-            return ()
+            return None
 
     def _name_strays(self, logs: Mapping[TopicPartition, Log]) -> None:
         strays = sorted(log.directory for key, log in logs.items() if self._is_stray(key, log))
