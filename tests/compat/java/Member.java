@@ -74,6 +74,11 @@ class Member {
                 polled = consumer.poll(Duration.ofMillis(100));
             } catch (UnknownMemberIdException fenced) {
                 continue; // it was fenced just when it asked for offsets, and joins again
+            } catch (IllegalStateException fenced) {
+                if (!String.valueOf(fenced.getMessage()).startsWith("No current assignment")) {
+                    throw fenced;
+                }
+                continue; // it was fenced just when it collected what had arrived, and joins again
             }
             Set<TopicPartition> assigned = Set.copyOf(consumer.assignment());
             if (!assigned.equals(told)) {

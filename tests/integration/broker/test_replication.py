@@ -109,6 +109,19 @@ class Bus:
             return []
         return [known[index] for index in sorted(known)]
 
+    def earliest(self, topic: str) -> int | None:
+        """The first offset of partition 0; None while its leader may not have heard that it is."""
+        place = ck.TopicPartition(topic, 0)
+        (found,) = self.admin.list_offsets(
+            {place: OffsetSpec.earliest()}, request_timeout=30
+        ).values()
+        try:
+            return int(found.result(60).offset)
+        except ck.KafkaException as error:
+            if error.args[0].code() != ck.KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+            return None
+
     def files(self, topic: str, node: int) -> dict[str, bytes]:
         """The segments of a topic on a broker, by file name."""
         root = self.cluster.log_dir(node)
@@ -150,9 +163,8 @@ def test_deleted_records_are_gone_from_all_replicas(bus: Bus) -> None:
     bus.cluster.brokers[leader].kill()
     try:
         wait_until(lambda: bus.leader(topic) not in {leader, -1}, "another leader", 60)
-        earliest = {ck.TopicPartition(topic, 0): OffsetSpec.earliest()}
-        (found,) = bus.admin.list_offsets(earliest, request_timeout=30).values()
-        assert found.result(60).offset == end
+        wait_until(lambda: bus.earliest(topic) is not None, "an answer of the leader", 60)
+        assert bus.earliest(topic) == end
     finally:
         bus.cluster.brokers[leader].start()
     wait_until(lambda: bus.in_sync(topic, *NODES), "the replicas in sync", 60)
