@@ -86,18 +86,8 @@ class Producer:
             )
             if delivery is not None:
                 return delivery
-        check_item(key, value, headers, timestamp)
-        added: BlockingDelivery = self._accumulator.add(
-            self._ready(topic),
-            value,
-            key,
-            headers,
-            partition=partition,
-            timestamp=timestamp,
-            broker=broker,
-            on_delivery=on_delivery,
-        )
-        return added
+        place = (topic, value, key, headers, partition, timestamp)
+        return self._add_checked(*place, broker=broker, on_delivery=on_delivery)
 
     def send_many(  # noqa: PLR0913 - as many as a record has parts
         self,
@@ -157,17 +147,8 @@ class Producer:
             self._need_delays(topic)
         delivery = self._add_quickly(topic, value, key, headers, partition, timestamp)
         if delivery is None:
-            check_item(key, value, headers, timestamp)
-            added: BlockingDelivery = self._accumulator.add(
-                self._ready(topic),
-                value,
-                key,
-                headers,
-                partition=partition,
-                timestamp=timestamp,
-                is_hurried=True,
-            )
-            delivery = added
+            place = (topic, value, key, headers, partition, timestamp)
+            delivery = self._add_checked(*place, is_hurried=True)
         return delivery.hurried(self._accumulator)
 
     send_and_wait.__doc__ = _Producer.send_and_wait.__doc__
@@ -234,6 +215,23 @@ class Producer:
                 )
         if self._accumulator.is_full:
             raise BufferFull(options.buffer_bytes)
+
+    def _add_checked(
+        self,
+        topic: str,
+        value: Buffer | None,
+        key: Buffer | None,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp: int | None,
+        **how: Any,
+    ) -> BlockingDelivery:
+        """Add one record that does not just join an open batch; ``how`` as the accumulator says."""
+        check_item(key, value, headers, timestamp)
+        added: BlockingDelivery = self._accumulator.add(
+            self._ready(topic), value, key, headers, partition=partition, timestamp=timestamp, **how
+        )
+        return added
 
     def _add(self, parts: Iterable[Part]) -> BulkDelivery:
         added = []
