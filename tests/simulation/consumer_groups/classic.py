@@ -25,12 +25,13 @@ from qbus.consumer_protocol import (
 from qbus.errors import ErrorCode
 from qbus.names import TopicPartition
 
-NOTHING: Partitions = frozenset()
+from .client import NOTHING, Reader
+
 _LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
 @dataclass(eq=False)
-class ClassicClient:
+class ClassicClient(Reader):
     """One client.
 
     is_eager: it gives everything up before it joins again.
@@ -113,23 +114,15 @@ class ClassicClient:
         is_idle = self.wanted is None and not self.joins and not self.syncs
         return late + (self.heard_at if is_idle else min(self.heard_at, self.told_at))
 
-    def settle(self, random: Random) -> None:
-        """Give up and take over all that there is."""
-        while self.wanted is not None:
-            self.go_on(random)
-
     def go_on(self, random: Random) -> None:
-        """Give up one more partition or take one over; join again if it gave any up."""
-        if self.wanted is None:
-            return
-        if extra := self.reads - self.wanted:
-            self.reads -= {random.choice(sorted(extra))}
-            self.gives_up = True
-        elif missing := self.wanted - self.reads:
-            self.reads |= {random.choice(sorted(missing))}
-        if self.reads == self.wanted:
-            self.joins |= self.gives_up
-            self.wanted, self.gives_up = None, False
+        """Do so, and keep in mind whether that gives anything up."""
+        self.gives_up |= self.wanted is not None and not self.reads <= self.wanted
+        super().go_on(random)
+
+    def arrive(self) -> None:
+        """Join again if it gave anything up on the way."""
+        self.joins |= self.gives_up
+        self.wanted, self.gives_up = None, False
 
 
 def error_of(result: object) -> ErrorCode:

@@ -1,6 +1,7 @@
 """A client of the consumer protocol: it gives partitions up and takes them over in its own time."""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from random import Random
 
@@ -15,12 +16,42 @@ FENCED = frozenset(
 )
 
 
-@dataclass(eq=False)
-class Client:
-    """One client.
+class Reader(ABC):
+    """What a client of either protocol reads, and its way to what it was told to have.
 
     reads: the partitions that it reads, or is about to read and cannot stop short of.
-    wanted: what it was told to have, first of something else at ``told_at``; None: it has that.
+    wanted: what it was told to have; None: it has that.
+    """
+
+    reads: Partitions
+    wanted: Partitions | None
+
+    @abstractmethod
+    def arrive(self) -> None:
+        """Go on from having what was wanted, which is nothing any more."""
+
+    def settle(self, random: Random) -> None:
+        """Give up and take over all that there is."""
+        while self.wanted is not None:
+            self.go_on(random)
+
+    def go_on(self, random: Random) -> None:
+        """Give up one more partition, or take over what is to be had."""
+        if self.wanted is None:
+            return
+        if extra := self.reads - self.wanted:
+            self.reads -= {random.choice(sorted(extra))}
+        elif missing := self.wanted - self.reads:
+            self.reads |= {random.choice(sorted(missing))}
+        if self.reads == self.wanted:
+            self.arrive()
+
+
+@dataclass(eq=False)
+class Client(Reader):
+    """One client.
+
+    told_at: when it was first told to have what it wants.
     heard_at: when it got its last response.
     must_tell: whether its next heartbeat says everything, as a response may be lost.
     pattern: it subscribes by that, which matches its topics.
@@ -92,18 +123,6 @@ class Client:
             return math.inf
         return late + (self.heard_at if self.wanted is None else min(self.heard_at, self.told_at))
 
-    def settle(self, random: Random) -> None:
-        """Give up and take over all that there is."""
-        while self.wanted is not None:
-            self.go_on(random)
-
-    def go_on(self, random: Random) -> None:
-        """Give up one more partition, or take over what is to be had."""
-        if self.wanted is None:
-            return
-        if extra := self.reads - self.wanted:
-            self.reads -= {random.choice(sorted(extra))}
-        elif missing := self.wanted - self.reads:
-            self.reads |= {random.choice(sorted(missing))}
-        if self.reads == self.wanted:
-            self.wanted, self.acknowledges = None, True
+    def arrive(self) -> None:
+        """Tell the group soon that it has what it was told to have."""
+        self.wanted, self.acknowledges = None, True

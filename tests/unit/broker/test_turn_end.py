@@ -57,11 +57,14 @@ async def test_what_leads_to_ever_more_leaves_others_their_turn() -> None:
     assert count == 100
 
 
-async def test_a_defect_ends_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError])
+async def test_a_defect_ends_nothing_else(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     loop, done = asyncio.get_running_loop(), list[str]()
 
     def fail() -> None:
-        raise ValueError("a defect")
+        raise error("a defect")
 
     turn = begin_turn(loop)
     assert turn is not None
@@ -86,21 +89,6 @@ async def test_another_loop_has_its_own_turns() -> None:
         assert done == []
     finally:
         other.close()
-
-
-async def test_what_is_cancelled_ends_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
-    loop, done = asyncio.get_running_loop(), list[str]()
-
-    def fail() -> None:
-        raise asyncio.CancelledError
-
-    turn = begin_turn(loop)
-    assert turn is not None
-    at_end(loop, fail)
-    at_end(loop, partial(done.append, "second"))
-    turn.end()
-    assert done == ["second"]
-    assert "failed at the end of a turn" in caplog.text
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
