@@ -37,7 +37,7 @@ _AHEAD: Final = 32  # records that are decoded at once where fewer are asked for
 _AHEAD_BYTES: Final = 32 << 10
 _ONE_BYTE: Final = 0x80  # from which on a length takes more
 _SPAN_BYTES: Final = 200  # that a range takes besides its batch
-_CODEC: Final = 0x07  # of a batch's attributes
+_CODEC_BITS: Final = 0x07  # of a batch's attributes
 _TTL_NAME: Final = TTL.encode()
 
 
@@ -89,7 +89,7 @@ class StoredBatch:
 
     def _may_have_ttl(self) -> bool:
         """Whether a record may have the header ``qbus-ttl``: its name is somewhere in the bytes."""
-        if self.header.attributes & _CODEC:
+        if self.header.attributes & _CODEC_BITS:
             return _TTL_NAME in self.payload
         return _TTL_NAME in self.raw
 
@@ -99,7 +99,7 @@ class StoredBatch:
         payload = self._payload
         if payload is None:
             raw, header = self.raw, self.header
-            if header.attributes & _CODEC or header.size != len(raw):
+            if header.attributes & _CODEC_BITS or header.size != len(raw):
                 records = records_of(raw, header)
                 payload = b"" if records is None else bytes(records)
             else:
