@@ -13,8 +13,13 @@ from contextlib import suppress
 
 LARGE = 256 * 1024
 """Bytes to come from which they are gathered."""
-MOST = 4 * 1024 * 1024
-"""Bytes that are gathered at most; the system has limits of its own, and keeps to them."""
+MOST = 1024 * 1024
+"""Bytes that are gathered at most.
+
+A sender keeps no more than its own buffer in flight, on Linux at most 4 MiB. A mark close to that
+leaves both sides waiting, for milliseconds in each large response: the sender for room, the reader
+for the rest.
+"""
 _FIRST_LINUX = (5, 8)
 """Earlier ones may not wake a reader once small packets fill the socket's buffer."""
 
