@@ -17,85 +17,90 @@ async with Admin("127.0.0.1:9092") as admin:
     await admin.create_topic("topic", partitions=4)
 """
 
-from qbus.security.client import ClientSecurity, read_properties
+from typing import TYPE_CHECKING
 
-from .admin import Admin
-from .admin.types import (
-    CreatedTopic,
-    DelayedRecord,
-    DelayedRecords,
-    Entry,
-    Filter,
-    HangingTransaction,
-    NewTopic,
-    Operation,
-    Pattern,
-    PatternType,
-    Permission,
-    ProducerState,
-    QueueState,
-    QuotaEntity,
-    Reassignment,
-    ResourceType,
-    Rule,
-    ScramCredentialInfo,
-    ScramUpsert,
-    TopicRef,
-    TransactionDescription,
-    TransactionListing,
-)
-from .consumer import Consumer
-from .consumer.options import OffsetReset
-from .errors import (
-    AuthenticationFailed,
-    AuthorizationFailed,
-    ClientClosed,
-    ClusterAuthorizationFailed,
-    ConnectionFailed,
-    GroupAuthorizationFailed,
-    LogTruncated,
-    NoOffset,
-    PartialFailure,
-    ProducerFenced,
-    RequestTimedOut,
-    TlsFailed,
-    TopicAuthorizationFailed,
-    TransactionAborted,
-    TransactionalIdAuthorizationFailed,
-    TransactionFailed,
-)
-from .idcs import Everywhere, everywhere
-from .producer import BufferFull, BulkDelivery, Delivery, Producer, Spooled
-from .producer.options import Acks
-from .queue import Job, JobGivenUp, Queue
-from .security import SecurityOptions
-from .share import AcknowledgementLost, ShareConsumer, ShareRecord
-from .types import (
-    EARLIEST,
-    LATEST,
-    MAX_TIMESTAMP,
-    BatchMetadata,
-    ClusterDescription,
-    ConfigEntry,
-    ConfigKind,
-    ConfigSource,
-    ConsumerRecord,
-    GroupDescription,
-    GroupListing,
-    GroupMetadata,
-    GroupOffset,
-    LogDir,
-    MemberDescription,
-    Node,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    PartitionDescription,
-    PartitionRecords,
-    RecordMetadata,
-    ReplicaSize,
-    TopicDescription,
-    TopicPartition,
-)
+from qbus.lazy import lazily
+
+if TYPE_CHECKING:
+    from qbus.security.client import ClientSecurity, read_properties
+
+    from .admin import Admin
+    from .admin.types import (
+        CreatedTopic,
+        DelayedRecord,
+        DelayedRecords,
+        Entry,
+        Filter,
+        HangingTransaction,
+        NewTopic,
+        Operation,
+        Pattern,
+        PatternType,
+        Permission,
+        ProducerState,
+        QueueState,
+        QuotaEntity,
+        Reassignment,
+        ResourceType,
+        Rule,
+        ScramCredentialInfo,
+        ScramUpsert,
+        TopicRef,
+        TransactionDescription,
+        TransactionListing,
+    )
+    from .consumer import Consumer
+    from .consumer.options import OffsetReset
+    from .errors import (
+        AuthenticationFailed,
+        AuthorizationFailed,
+        ClientClosed,
+        ClusterAuthorizationFailed,
+        ConnectionFailed,
+        GroupAuthorizationFailed,
+        LogTruncated,
+        NoOffset,
+        PartialFailure,
+        ProducerFenced,
+        RequestTimedOut,
+        TlsFailed,
+        TopicAuthorizationFailed,
+        TransactionAborted,
+        TransactionalIdAuthorizationFailed,
+        TransactionFailed,
+    )
+    from .idcs import Everywhere, everywhere
+    from .producer import BufferFull, BulkDelivery, Delivery, Producer, Spooled
+    from .producer.options import Acks
+    from .queue import Job, JobGivenUp, Queue
+    from .security import SecurityOptions
+    from .share import AcknowledgementLost, ShareConsumer, ShareRecord
+    from .types import (
+        EARLIEST,
+        LATEST,
+        MAX_TIMESTAMP,
+        BatchMetadata,
+        ClusterDescription,
+        ConfigEntry,
+        ConfigKind,
+        ConfigSource,
+        ConsumerRecord,
+        GroupDescription,
+        GroupListing,
+        GroupMetadata,
+        GroupOffset,
+        LogDir,
+        MemberDescription,
+        Node,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        PartitionDescription,
+        PartitionRecords,
+        RecordMetadata,
+        ReplicaSize,
+        TopicDescription,
+        TopicPartition,
+    )
 
 __all__ = [
     "EARLIEST",
@@ -181,5 +186,30 @@ __all__ = [
     "everywhere",
     "read_properties",
 ]
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    __all__,
+    {
+        "Admin": ".admin",
+        "Consumer": ".consumer",
+        "Producer": ".producer",
+        "Queue": ".queue",
+        "ShareConsumer": ".share",
+    },
+    (
+        ".errors",
+        ".types",
+        "qbus.security.client",
+        ".security",
+        ".idcs",
+        ".admin.types",
+        ".consumer.options",
+        ".producer.options",
+        ".producer",
+        ".share",
+        ".queue",
+    ),
+)
 
 assert __name__ == "qbus.clients", "import qbus.clients: this folder is a part of the qbus package"

@@ -29,6 +29,7 @@ SIZE: Final = 100
 PARTITIONS: Final = 2
 CASES: Final = {
     "session": "start of the session",
+    "load": "`load()` of the first frame",
     "first": "first read of {:,} rows",
     "second": "second read, in the same session",
     "all": "start of the process to the end of the first read",
@@ -92,7 +93,10 @@ def main(name: str, bootstrap: str, topic: str) -> None:
     spark = builder.getOrCreate()
     found = {"session": time.perf_counter() - started}
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
-    found["first"] = drop_batch(side.batch(spark, options, two=False))
+    began = time.perf_counter()
+    frame = side.batch(spark, options, two=False)
+    found["load"] = time.perf_counter() - began
+    found["first"] = drop_batch(frame)
     found["read_at"] = time.perf_counter()
     found["second"] = drop_batch(side.batch(spark, options, two=False))
     print(json.dumps(found))

@@ -4,11 +4,11 @@ Blocking programs use ``from qbus import Producer, Consumer, Admin``, asyncio pr
 ``from qbus.aio import ...``.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qbus import compiled  # noqa: F401 - first: it decides which form of the others is found
 from qbus._version import __version__
+from qbus.lazy import lazily
 
 if TYPE_CHECKING:
     from qbus.clients.admin.types import (
@@ -140,28 +140,15 @@ __all__ = [
     "read_properties",
 ]
 
-_SYNC_CLIENTS = {
-    "Admin": "clients.blocking.admin",
-    "Consumer": "clients.blocking.consumer",
-    "Producer": "clients.blocking.producer",
-    "Queue": "clients.blocking.queue",
-    "ShareConsumer": "clients.blocking.share",
-}
-_HOMES = ("errors", "records", "clients")
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name at its first use: brokers use none of them and start faster."""
-    if name in _SYNC_CLIENTS:
-        value = getattr(import_module(f".{_SYNC_CLIENTS[name]}", __name__), name)
-    elif name in __all__:
-        homes = (import_module(f".{home}", __name__) for home in _HOMES)
-        value = next(getattr(home, name) for home in homes if hasattr(home, name))
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_SYNC_CLIENTS, *__all__})
+__getattr__, __dir__ = lazily(
+    __name__,
+    __all__,
+    {
+        "Admin": ".clients.blocking.admin",
+        "Consumer": ".clients.blocking.consumer",
+        "Producer": ".clients.blocking.producer",
+        "Queue": ".clients.blocking.queue",
+        "ShareConsumer": ".clients.blocking.share",
+    },
+    (".errors", ".records", ".clients"),
+)

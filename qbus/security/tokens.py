@@ -5,15 +5,10 @@ The names are Kafka's and librdkafka's (KIP-768): ``sasl.oauthbearer.token.endpo
 asked for with the client's own credentials.
 """
 
-import json
-import urllib.error
-import urllib.parse
-import urllib.request
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from qbus.errors import ConfigError, QbusError
 
@@ -22,8 +17,6 @@ from .secret import resolve_secret
 _URL = "sasl.oauthbearer.token.endpoint.url"
 _ID = ("sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.id")
 _SECRET = ("sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.client.secret")
-_TIMEOUT_S = 10.0
-_MAX_ANSWER = 256 * 1024
 
 
 class NoToken(QbusError):  # noqa: N818 - what is missing
@@ -67,46 +60,10 @@ class EndpointToken:
 
     def __call__(self) -> str:
         """Return a new token; waits for the endpoint. Raises :class:`NoToken`."""
+        from .token_endpoint import ask_for_token  # noqa: PLC0415 - most clients need none
+
         secret = resolve_secret("sasl.oauthbearer.client.secret", self.client_secret)
-        form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
-        pair = f"{urllib.parse.quote_plus(self.client_id)}:{urllib.parse.quote_plus(secret)}"
-        request = urllib.request.Request(  # noqa: S310 - the scheme was checked
-            self.url,
-            data=urllib.parse.urlencode(form).encode(),
-            headers={
-                "Accept": "application/json",
-                "Authorization": f"Basic {b64encode(pair.encode()).decode()}",
-            },
-        )
-        return _ask(request, self.url)
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the client's credentials are for the endpoint alone."""
-
-    def redirect_request(self, *_: object) -> None:
-        """Have the answer be an error."""
-
-
-def _ask(request: urllib.request.Request, url: str) -> str:
-    try:
-        # http is for this machine alone: no proxy that the environment names is to see the secret.
-        is_local = urllib.parse.urlsplit(url).scheme == "http"
-        direct = [urllib.request.ProxyHandler({})] if is_local else []
-        opener = urllib.request.build_opener(_NoRedirects, *direct)
-        with opener.open(request, timeout=_TIMEOUT_S) as response:
-            answer = json.loads(response.read(_MAX_ANSWER))
-    except urllib.error.HTTPError as error:
-        with error:
-            raise NoToken(f"{url}: it answers {error.code} {error.reason}") from None
-    except (OSError, HTTPException, ValueError) as error:
-        raise NoToken(
-            f"{url}: {getattr(error, 'reason', 'it does not answer with JSON')}"
-        ) from None
-    token = answer.get("access_token") if isinstance(answer, dict) else None
-    if not isinstance(token, str) or not token:
-        raise NoToken(f"{url}: its answer has no access_token")
-    return token
+        return ask_for_token(self.url, self.client_id, secret, self.scope)
 
 
 def token_source(properties: Mapping[str, str]) -> Callable[[], str]:
@@ -115,11 +72,11 @@ def token_source(properties: Mapping[str, str]) -> Callable[[], str]:
     Raises :class:`~qbus.errors.ConfigError`.
     """
     url = properties.get(_URL, "")
-    parts = urllib.parse.urlsplit(url)
+    parts = urlsplit(url)
     if "@" in parts.netloc:
         raise ConfigError(f"{_URL} holds no credentials: write them in {_ID[1]} and {_SECRET[1]}")
     if parts.scheme == "file":
-        return FileToken(urllib.request.url2pathname(parts.path))
+        return FileToken(unquote(parts.path))
     is_local = parts.hostname in {"localhost", "127.0.0.1", "::1"}
     if parts.scheme != "https" and not (parts.scheme == "http" and is_local):
         raise ConfigError(f"{_URL} is https://... or file:///path, not {url!r}")

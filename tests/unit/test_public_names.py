@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,36 @@ def test_errors_come_without_the_clients() -> None:
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(qbus, name) is not None
     assert name in dir(qbus)
+
+
+@pytest.mark.parametrize("package", ["qbus.clients", "qbus.aio"])
+def test_every_name_of_the_asyncio_clients_is_there(package: str) -> None:
+    home = import_module(package)
+    for name in home.__all__:
+        assert getattr(home, name) is not None
+        assert name in dir(home)
+
+
+@pytest.mark.parametrize("package", ["qbus", "qbus.aio"])
+@pytest.mark.parametrize(
+    ("client", "others"),
+    [
+        ("Producer", ("consumer", "admin.admin", "share", "queue")),
+        ("Consumer", ("producer", "admin.admin", "share", "queue")),
+    ],
+)
+def test_a_client_comes_without_the_others(
+    package: str, client: str, others: tuple[str, ...]
+) -> None:
+    modules = modules_after(f"from {package} import {client}")
+    assert not modules & {f"qbus.clients.{other}" for other in others}
+    assert "urllib.request" not in modules
+
+
+def test_spark_looks_the_format_up_without_any_client() -> None:
+    pytest.importorskip("pyspark")
+    modules = modules_after("import pyspark_qbus; pyspark_qbus.DefaultSource")
+    assert not modules & {"qbus.clients.producer", "qbus.clients.consumer", "qbus.clients.admin"}
 
 
 def test_a_name_is_the_same_object_wherever_it_is_imported_from() -> None:
