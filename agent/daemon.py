@@ -85,6 +85,7 @@ async def _serve(options: RunOptions, clock: Clock) -> int:
     async def report() -> None:
         """Keep the status file fresh, the less often the longer it takes."""
         file, whole = options.data_dir / STATUS_FILE, WholeReport(_LOCAL_BYTES)
+        is_written = True
         while True:
             begun = perf_counter()
             status = await agent.refresh()
@@ -92,7 +93,13 @@ async def _serve(options: RunOptions, clock: Clock) -> int:
                 content = await whole.encode(reporter.report(0), status)
                 await asyncio.to_thread(replace_file, file, content, durable=False)
             except OSError as error:
-                _log.warning("the status cannot be written: %s", error)
+                if is_written:
+                    _log.warning("the status cannot be written: %s: %s", file, error.strerror)
+                is_written = False
+            else:
+                if not is_written:
+                    _log.info("the status can be written again: %s", file)
+                is_written = True
             await asyncio.sleep(max(_REPORT_S, _REPORT_SHARE * (perf_counter() - begun)))
 
     daemon = Daemon(

@@ -15,7 +15,6 @@ from .config import AgentConfig
 from .delivery import Dispatcher
 from .positions import Position, Positions, PositionsWriter
 from .status import FileStatus
-from .tailing.file import TailedFile
 from .tailing.reporting import FileReporter
 from .tailing.source import SourceReader
 from .tailing.tailer import Tailer
@@ -182,7 +181,6 @@ class _Pipeline:
             config.tailing,
             positions,
             clock,
-            self._ready,
             shares_partition=self._shares_partition,
             save=writer.write,
             linger=config.delivery.linger_ms / 1000,
@@ -190,12 +188,10 @@ class _Pipeline:
         self.dispatcher = Dispatcher(
             config, positions, writer, clock, self.tailer.read_chunk, host=host
         )
+        self.tailer.on_ready = self.dispatcher.ready
         self.tailer.together = self.dispatcher.together
         self.reporter = FileReporter(self.tailer.registry, clock)
         self.tailing = asyncio.create_task(self.tailer.run())
-
-    def _ready(self, file: TailedFile) -> None:
-        self.dispatcher.ready(file)
 
     def _shares_partition(self, one: Position, other: Position) -> bool:
         return self.dispatcher.shares_partition(one, other)

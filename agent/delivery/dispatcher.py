@@ -15,7 +15,7 @@ from qbus.service.token_bucket import RateLimit
 from ..config import AgentConfig
 from ..positions import Position, Positions, PositionsWriter
 from ..tailing.file import Chunk, TailedFile
-from .partition_sender import PartitionSender
+from .partition_sender import PartitionSender, explained
 from .pending_batch import MemoryBudget, PendingBatch
 
 log = logging.getLogger(__name__)
@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 _FOREVER_MS = 100 * 365 * 86_400_000
 _CLIENT_ID = "qbus-agent"
 _PAUSE_S = 1.0
+_LOOK_MS = 2000
 _BURST_S = 0.1
 _FATAL = frozenset(
     {
@@ -72,6 +73,7 @@ class Dispatcher:
         self._partitions: dict[str, int] = {}
         self._waiting: dict[str, list[TailedFile]] = {}
         self._errors: dict[str, Exception] = {}
+        self._unreachable: Exception | None = None
         self._senders: dict[tuple[str, int], PartitionSender] = {}
         self._acknowledged: Delivered = []
         self._woken: list[PartitionSender] = []
@@ -92,7 +94,7 @@ class Dispatcher:
         for sender in self._senders.values():
             if (met := sender.trouble) is not None:
                 return met
-        return None
+        return self._unreachable
 
     @property
     def is_idle(self) -> bool:
@@ -260,19 +262,28 @@ class Dispatcher:
 
     async def _look_for_brokers(self) -> None:
         """Say early whether brokers can be reached: there may be nothing to send for hours."""
-        while True:
-            try:
-                async with Admin(
-                    self._config.bootstrap, client_id=_CLIENT_ID, security=self._security
-                ) as admin:
+        bootstrap = self._config.bootstrap
+        async with Admin(
+            bootstrap,
+            client_id=_CLIENT_ID,
+            request_timeout_ms=_LOOK_MS,
+            security=self._security,
+        ) as admin:
+            while True:
+                try:
                     found = await admin.describe_cluster()
-            except QbusError as error:
-                log.warning("no broker can be reached: %s; trying again", error)
-                await asyncio.sleep(_PAUSE_S)
-            else:
-                names = ", ".join(f"{node.host}:{node.port}" for node in found.nodes)
-                log.info("ships to the cluster %s of the brokers %s", found.cluster_id, names)
-                return
+                except QbusError as error:
+                    if self._unreachable is None:
+                        log.warning(
+                            "no broker of %s can be reached: %s; trying again", bootstrap, error
+                        )
+                    self._unreachable = error
+                    await asyncio.sleep(_PAUSE_S)
+                else:
+                    break
+        self._unreachable = None
+        names = ", ".join(f"{node.host}:{node.port}" for node in found.nodes)
+        log.info("ships to the cluster %s of the brokers %s", found.cluster_id, names)
 
     async def _find_partitions(self, topic: str) -> None:
         while True:
@@ -280,13 +291,14 @@ class Dispatcher:
                 self._partitions[topic] = len(await self._producer.partitions(topic))
             except QbusError as error:
                 if topic not in self._errors:
-                    log.warning("%s: %s; trying again", topic, error)
+                    log.warning("%s; trying again", explained(topic, error))
                 self._errors[topic] = error
                 await self.refused(topic, error)
                 await asyncio.sleep(_PAUSE_S)
             else:
                 break
-        self._errors.pop(topic, None)
+        if self._errors.pop(topic, None) is not None:
+            log.info("%s: its partitions are known", topic)
         for file in self._waiting.pop(topic):
             self._sender_of(file).add(file)
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from qbus.clients.producer import BulkDelivery
 from qbus.clock import Clock
-from qbus.errors import QbusError
+from qbus.errors import ApiError, ErrorCode, QbusError
 from qbus.service.backoff import Backoff
 from qbus.service.token_bucket import RateLimit
 
@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 READ_BYTES = 256 * 1024
 """How much of one file is read at a time, before the next file has its turn."""
 _FEWEST_BYTES = 4096
+_FORBIDDEN = frozenset(
+    {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+)
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 
@@ -153,16 +156,18 @@ class PartitionSender:
     def _gather(self) -> PendingBatch | None:
         """Read up to half a batch, as far as there are records and room; None: nothing."""
         context = self._context
-        if self._has_failed or self.outstanding > self._half or not context.budget.has_room:
+        budget, rate_limit, read_chunk = context.budget, context.rate_limit, context.read_chunk
+        if self._has_failed or self.outstanding > self._half or not budget.has_room:
             return None
         batch = PendingBatch()
         while self._ready and batch.size < self._half:
-            self._wait_s = context.rate_limit.wait(context.clock.monotonic())
-            if self._wait_s or not context.budget.has_room:
+            if rate_limit.rate:
+                self._wait_s = rate_limit.wait(context.clock.monotonic())
+            if self._wait_s or not budget.has_room:
                 break
             file = self._ready.popleft()
             most = max(_FEWEST_BYTES, min(READ_BYTES, self._half - batch.size))
-            chunk = context.read_chunk(file, most)
+            chunk = read_chunk(file, most)
             if chunk is None:
                 continue
             if not chunk.is_last:
@@ -170,8 +175,8 @@ class PartitionSender:
             if chunk.values:
                 before = batch.memory
                 batch.add(chunk, file.labels)
-                context.budget.used += batch.memory - before
-                context.rate_limit.spend(chunk.end - chunk.start)
+                budget.used += batch.memory - before
+                rate_limit.spend(chunk.end - chunk.start)
             else:  # the end of a long line is not found yet: other files have their turn
                 self.wake()
                 break
@@ -207,6 +212,8 @@ class PartitionSender:
 
     def _delivered(self, batch: PendingBatch) -> None:
         self._in_flight.remove(batch)
+        if self.error is not None:
+            log.info("%s-%d: records are delivered again", self.topic, self.partition)
         self.error = None
         self._backoff.succeeded()
         self._context.delivered(self, batch)
@@ -231,5 +238,15 @@ class PartitionSender:
 
     def _note(self, error: Exception) -> None:
         if self.error is None:
-            log.warning("%s-%d: %s; trying again", self.topic, self.partition, error)
+            where = f"{self.topic}-{self.partition}"
+            log.warning("%s; trying again", explained(where, error, self.topic))
         self.error = error
+
+
+def explained(where: str, error: Exception, topic: str = "") -> str:
+    """Return what is wrong there, and what is to be done if a permission is missing."""
+    topic = topic or where
+    why = str(error).removeprefix(f"topic {topic}: ")
+    if isinstance(error, ApiError) and error.code in _FORBIDDEN:
+        why += f" (its user needs: qbus acl add --producer --topic {topic} --principal User:...)"
+    return f"{where}: {why}"

@@ -173,6 +173,8 @@ class PositionsWriter:
             self._busy_until = self._clock.monotonic() + BUSY_S
         if failure is None:
             self._positions.stored(write.changes)
+            if self.error is not None:
+                log.info("positions can be written again: %s", self._positions.path)
             self.error = None
             if write.changes.is_whole:
                 self.sync_error = None

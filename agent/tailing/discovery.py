@@ -19,13 +19,14 @@ _KINDS = (
 
 
 class FoundFile(NamedTuple):
-    """A file: one of its paths, and its state at the scan."""
+    """A file: one of its paths, and its state at the scan; ``ctime`` is of its permissions too."""
 
     path: str
     source: SourceReader
     identity: Identity
     size: int
     mtime: int
+    ctime: int = 0
 
 
 class ScanResult(NamedTuple):
@@ -98,7 +99,9 @@ class Discovery:
             scan.refused.append((path, source, f"it is {next(kinds, 'no file')}"))
             return
         identity = Identity.of(status)
-        found = FoundFile(path, source, identity, status.st_size, status.st_mtime_ns)
+        found = FoundFile(
+            path, source, identity, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        )
         index = seen.get((identity, source.topic))
         if index is None:
             seen[identity, source.topic] = len(scan.files)

@@ -84,6 +84,7 @@ class TailedFile:
 
     read: the offset up to which records were made. size: its end at the last refresh (of a gzip
     file: the packed size). rest: bytes after the last record that are no record yet.
+    ctime: when its permissions or its content changed, as of the last scan.
     flush: which unfinished data the next read completes. retry_at: when a failed file is read
     again. behind_since: when the oldest byte was noticed that is to be read; None: there is none.
     incarnation: how often it was restarted. is_rotated: it was renamed or deleted. is_gone:
@@ -103,6 +104,7 @@ class TailedFile:
         "behind_since",
         "changed_at",
         "content",
+        "ctime",
         "descriptor",
         "error",
         "flush",
@@ -138,6 +140,7 @@ class TailedFile:
         self.read = position.offset
         self.size = position.offset
         self.mtime = -1
+        self.ctime = 0
         self.rest = 0
         self.has_lines = False
         self.scanned = 0
@@ -434,7 +437,7 @@ class TailedFile:
     def _head_is_whole(self) -> bool:
         """Whether all the bytes that tell the file from others have been there and have matched."""
         known = self.position.fingerprint
-        return known is self._head_of and known.length >= self.source.fingerprint_bytes
+        return known is self._head_of and len(self._head) >= self.source.fingerprint_bytes
 
     def _was_emptied(self) -> bool:
         """Whether the file was truncated meanwhile: what was read may be of its new content."""

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
-from typing import NamedTuple
 
 from .text import AS_IS, Encoding
 
@@ -36,17 +35,27 @@ def flush_after(*, is_rotated: bool, has_lines: bool, partial: float, lines: flo
     return lines if has_lines else None
 
 
-class Frame(NamedTuple):
+class Frame:
     """Records. ``offsets``: where each begins, from the start of the data; None if not wanted.
 
     ``consumed``: the bytes they are made of. ``is_too_long``: the data begin with a line that has
     to be truncated, and whose end is not found yet.
     """
 
-    values: Sequence[bytes]
-    offsets: Sequence[int] | None
-    consumed: int
-    is_too_long: bool = False
+    __slots__ = ("consumed", "is_too_long", "offsets", "values")
+
+    def __init__(
+        self,
+        values: Sequence[bytes],
+        offsets: Sequence[int] | None,
+        consumed: int,
+        *,
+        is_too_long: bool = False,
+    ) -> None:
+        self.values = values
+        self.offsets = offsets
+        self.consumed = consumed
+        self.is_too_long = is_too_long
 
 
 @dataclass(frozen=True, slots=True)

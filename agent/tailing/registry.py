@@ -77,13 +77,15 @@ class Registry:
                 self._move(file, found.path)
             file.is_gone, file.is_matched = False, True
             file.source = found.source
+            if file.retries and file.ctime != found.ctime:
+                file.retry_at = 0.0  # it may have become readable
+            file.ctime = found.ctime
             if (file.size, file.mtime) != (found.size, found.mtime) or file.retries:
                 changed.append(file)
         seen_at = self._clock.time_ms()
         for key, file in self.files.items():
-            if key in seen:
-                file.position.seen_at = seen_at
-            else:
+            file.position.seen_at = seen_at  # also of what no path matches any more, and is read
+            if key not in seen:
                 file.is_rotated, file.is_matched = True, False
                 changed.append(file)
         if self._is_first:
@@ -246,6 +248,7 @@ class Registry:
         file = TailedFile(found.path, position, source)
         file.labels = source.labels(found.path, found.identity.inode)
         file.is_new = is_new
+        file.ctime = found.ctime
         return file
 
     def _adopt(self) -> list[TailedFile]:

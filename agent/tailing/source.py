@@ -3,9 +3,8 @@
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 
-from ..config import Bound, Source, Tailing, Template
+from ..config import Bound, Source, Tailing
 from ..config.config import TRUNCATE
 from ..positions.positions import Positions
 from .content import Content
@@ -49,6 +48,18 @@ class SourceReader:
         self.fingerprint_bytes = tailing.fingerprint_bytes
         self.reads_gzip = config.gzip
         self._host = host
+        every = [template for _, template in config.headers]
+        self._templates = every if config.key is None else [*every, config.key]
+        marker = config.truncation_marker.encode()
+        start = config.multiline_start
+        self._framer = Framer(
+            limit=config.line_limit_bytes,
+            marker=marker if config.line_too_long == TRUNCATE else None,
+            encoding=Encoding.of(config.encoding),
+            grouping=None if start is None else Grouping(start, config.multiline_max_lines),
+            wants_offsets=bool(self._templates),
+        )
+        self._is_marked = config.encoding in _MARKED
         self._framers: dict[Encoding, Framer] = {}
 
     @property
@@ -63,7 +74,7 @@ class SourceReader:
 
     def framer(self, content: Content) -> Framer:
         """Return the framer of a file with that content."""
-        if self.config.encoding not in _MARKED:
+        if not self._is_marked:
             return self._framer
         encoding = Encoding.of(self.config.encoding, content.read(0, 4))
         framer = self._framers.get(encoding)
@@ -88,22 +99,4 @@ class SourceReader:
         key = None if self.config.key is None else self.config.key.bind(values)
         return Labels(
             key, [(name, template.bind(values)) for name, template in self.config.headers]
-        )
-
-    @cached_property
-    def _templates(self) -> list[Template]:
-        every = [template for _, template in self.config.headers]
-        return [*every, self.config.key] if self.config.key is not None else every
-
-    @cached_property
-    def _framer(self) -> Framer:
-        config = self.config
-        marker = config.truncation_marker.encode()
-        start = config.multiline_start
-        return Framer(
-            limit=config.line_limit_bytes,
-            marker=marker if config.line_too_long == TRUNCATE else None,
-            encoding=Encoding.of(config.encoding),
-            grouping=None if start is None else Grouping(start, config.multiline_max_lines),
-            wants_offsets=bool(self._templates),
         )

@@ -25,10 +25,15 @@ log = logging.getLogger(__name__)
 
 _LONGEST_RETRY_S = 600.0
 _SHORTEST_TICK = 0.05
-_TIMER_ERROR_S = 0.001
-"""Timers of the event loop are late by up to so many seconds."""
+_WORK_S = 0.002
+"""So many seconds go to a late timer, as those of the event loop are by up to one millisecond, and
+to reading and sending what came by then."""
 _SCAN_SHARE = 5.0
 """After a scan of one second the next one waits so many seconds, unless it is due anyway."""
+
+
+def _unset(_: TailedFile) -> None:
+    raise AssertionError("nobody reads")
 
 
 def _at_once(notice: Callable[[], object]) -> None:
@@ -38,8 +43,8 @@ def _at_once(notice: Callable[[], object]) -> None:
 class Tailer:
     """Finds files and notices those with something to read; see :meth:`read_chunk`.
 
-    ``on_ready`` is called once for a file with something to read, until ``read_chunk`` has reached
-    its end.
+    ``on_ready``, to be set before :meth:`run`, is called once for a file with something to read,
+    until ``read_chunk`` has reached its end.
     """
 
     def __init__(
@@ -48,7 +53,6 @@ class Tailer:
         tailing: Tailing,
         positions: Positions,
         clock: Clock,
-        on_ready: Callable[[TailedFile], None],
         *,
         shares_partition: SharePartition,
         save: Callable[[], object],
@@ -67,11 +71,11 @@ class Tailer:
         self._generations = Generations(shares_partition)
         self._discovery = Discovery(sources)
         self._clock = clock
-        self._on_ready = on_ready
+        self.on_ready: Callable[[TailedFile], None] = _unset
         self._save = save
         self.together: Callable[[Callable[[], object]], object] = _at_once
         """Calls what it is given, which calls ``on_ready`` for files that changed together."""
-        self._pause = max(linger - _TIMER_ERROR_S, linger / 2)
+        self._pause = max(linger - _WORK_S, linger / 2)
         self._poll_interval = tailing.poll_interval_ms / 1000
         self._discovery_interval = tailing.discovery_interval_ms / 1000
         self._watcher = _watcher(tailing.watch)
@@ -133,7 +137,7 @@ class Tailer:
     def _has_read(self, file: TailedFile) -> None:
         file.is_ready = False
         file.flush = Flush.NOTHING
-        file.error, file.retries = None, 0
+        self._recovered(file)
         if file.rest:
             if not self._unfinished:
                 self._wake.set()  # to look after it from now on
@@ -280,7 +284,9 @@ class Tailer:
         finally:
             self.descriptors.used(file)
         file.note_if_done()
-        if not file.is_read and not file.is_ready and not self._has_to_wait(file, now):
+        if file.is_read:
+            self._recovered(file)
+        elif not file.is_ready and not self._has_to_wait(file, now):
             self._ready(file)
 
     def _has_to_wait(self, file: TailedFile, now: float) -> bool:
@@ -293,19 +299,26 @@ class Tailer:
     def _ready(self, file: TailedFile) -> None:
         file.is_ready = True
         self._unfinished.discard(file)
-        self._on_ready(file)
+        self.on_ready(file)
 
     def _fail(self, file: TailedFile, error: OSError, now: float) -> None:
         """Note that a file cannot be read, and retry later."""
         file.is_ready = False
         file.error = error.strerror or str(error)
         if not file.retries:
-            log.warning("%s: %s", file.path, file.error)
+            log.warning("%s: %s; trying again", file.path, file.error)
         self.descriptors.close(file)
         file.retry_at = now + backoff_delay(
             file.retries, self._poll_interval, _LONGEST_RETRY_S, jitter=0
         )
         file.retries += 1
+
+    @staticmethod
+    def _recovered(file: TailedFile) -> None:
+        """Note that a file can be read."""
+        if file.retries:
+            log.info("%s can be read again", file.path)
+            file.error, file.retries = None, 0
 
     def _flush(self, now: float) -> None:
         """Complete unfinished data that have waited for long enough."""

@@ -89,8 +89,10 @@ class FakeBroker:
         versions: Mapping[int, tuple[int, int]] = SPOKEN,
         node_id: int = NODE,
         tls: ssl.SSLContext | None = None,
+        port: int = 0,
     ) -> None:
         self.tls = tls
+        self._wanted_port = port
         self.node_id = node_id
         self.topics = dict(topics or {"t": 1})
         self.ids: dict[str, bytes] = {}
@@ -121,7 +123,9 @@ class FakeBroker:
         self._appended = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self.tls)
+        self._server = await asyncio.start_server(
+            self._accept, "127.0.0.1", self._wanted_port, ssl=self.tls
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -13,6 +13,7 @@ import pytest
 from qbus.agent.config import Source, Tailing
 from qbus.agent.positions import Position, Positions
 from qbus.agent.positions.position import Fingerprint, Identity
+from qbus.agent.positions.positions import EXPIRY_MS
 from qbus.agent.tailing.discovery import FoundFile, ScanResult
 from qbus.agent.tailing.file import TailedFile
 from qbus.agent.tailing.registry import Registry
@@ -28,11 +29,12 @@ class World:
 
     def __init__(self, directory: Path) -> None:
         self.logs = directory
-        self.positions = Positions(directory / "data", ManualClock())
+        self.clock = ManualClock()
+        self.positions = Positions(directory / "data", self.clock)
         paths = (f"{directory}/app.log*",)
         config = Source(paths=paths, topic="lines", from_beginning=True, gzip=True)
         self.source = SourceReader(config, Tailing(), self.positions, "host")
-        self.registry = Registry([self.source], self.positions, ManualClock())
+        self.registry = Registry([self.source], self.positions, self.clock)
 
     def put(self, name: str, data: bytes) -> Identity:
         path = self.logs / name
@@ -185,6 +187,18 @@ def test_a_file_that_was_left_is_at_no_path_any_more(world: World) -> None:
     assert [world.registry.at(path) for path in paths] == [[file], [file]]
     world.registry.remove(file)
     assert [world.registry.at(path) for path in paths] == [[], []]
+
+
+def test_a_file_keeps_its_position_however_long_it_is_read_after_no_path_matches_it(
+    world: World,
+) -> None:
+    renamed, other = world.put("away", LOG), world.put("app.log", OTHER)
+    (file,) = world.see(app_log=renamed)
+    world.see(app_log=other)
+    world.clock.advance(2 * EXPIRY_MS / 1000)
+    world.see(app_log=other)
+    world.positions.compact()
+    assert world.positions.find(renamed, "lines") is file.position
 
 
 def test_files_that_are_found_and_left_are_told_once(

@@ -57,11 +57,11 @@ class Reader:
             tailing,
             positions,
             clock,
-            on_ready or self.read,
             shares_partition=lambda _, __: True,
             save=positions.write,
             linger=linger,
         )
+        self.tailer.on_ready = on_ready or self.read
 
     def read(self, file: TailedFile) -> None:
         """Read as a sender does: until the file has no more."""

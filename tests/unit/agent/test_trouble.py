@@ -1,0 +1,253 @@
+"""What goes wrong around an agent: it says what, where and why, and goes on once that is mended.
+
+Nothing is lost, and nothing is shipped twice.
+"""
+
+import errno
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qbus.agent.config import parse
+from qbus.agent.file_shipper import FileShipper
+from qbus.agent.positions.positions import FILE_NAME
+from qbus.errors import ErrorCode
+from qbus.wire import ApiKey
+from qbus.wire.messages.metadata import MetadataRequest, MetadataResponse
+from qbus.wire.messages.produce import ProduceRequest, ProduceResponse
+from tests.support.fake_broker import FakeBroker
+from tests.support.ports import free_port
+from tests.support.waiting import eventually
+
+CONFIG = """
+bootstrap = "{bootstrap}"
+topic = "lines"
+[[source]]
+paths = ["{directory}/*.log"]
+from_beginning = true
+[delivery]
+linger_ms = 5
+[tailing]
+poll_interval_ms = {poll_ms}
+"""
+RARELY_MS = 600_000
+"""Longer than any test: only what the kernel tells leads to another look."""
+
+
+class Scene:
+    """A log, an agent, and a broker that keeps what comes."""
+
+    def __init__(self, directory: Path, broker: FakeBroker) -> None:
+        self.directory = directory
+        self.log = directory / "app.log"
+        self.broker = broker
+        self.files: FileShipper | None = None
+
+    @asynccontextmanager
+    async def shipping(
+        self, bootstrap: str = "", poll_ms: int = RARELY_MS
+    ) -> AsyncIterator[FileShipper]:
+        text = CONFIG.format(
+            bootstrap=bootstrap or self.broker.bootstrap, directory=self.directory, poll_ms=poll_ms
+        )
+        files = self.files = FileShipper(parse(text.encode()), self.directory / "data")
+        await files.start()
+        try:
+            yield files
+        finally:
+            await files.stop()
+
+    def write(self, data: bytes) -> None:
+        with self.log.open("ab") as file:
+            file.write(data)
+
+    def arrived(self) -> list[bytes]:
+        return [value or b"" for value in self.broker.logs["lines", 0].values()]
+
+    async def arrive(self, *values: bytes) -> None:
+        """Return once exactly these values have arrived, in this order."""
+        await eventually(lambda: len(self.arrived()) >= len(values))
+        assert self.arrived() == [*values]
+
+    def error(self) -> str | None:
+        """What the status says of the log."""
+        assert self.files is not None
+        return next((file.error for file in self.files.files() if file.path == str(self.log)), None)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qbus.agent.delivery.dispatcher._PAUSE_S", 0.05)
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with FakeBroker({"lines": 1}) as broker:
+        yield Scene(tmp_path, broker)
+
+
+@pytest.fixture
+def locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep files from being opened that nobody may read, although root could."""
+    really_open = os.open
+
+    def guarded(path: Any, flags: int, *arguments: Any, **more: Any) -> int:
+        is_log = str(path).endswith(".log")
+        if is_log and os.path.exists(path) and not os.stat(path).st_mode & 0o444:  # noqa: PTH110, PTH116
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return really_open(path, flags, *arguments, **more)
+
+    monkeypatch.setattr(os, "open", guarded)
+
+
+async def test_a_directory_in_a_files_place(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.log.mkdir()
+    async with scene.shipping():
+        await eventually(lambda: scene.error() == "it is a directory")
+        assert f"{scene.log} matches, and is not read: it is a directory" in caplog.text
+        scene.log.rmdir()
+        scene.write(b"one\n")
+        await scene.arrive(b"one")
+        await eventually(lambda: scene.error() is None)
+
+
+@pytest.mark.parametrize("content", [b"one\n", b""])
+@pytest.mark.usefixtures("locked")
+async def test_a_file_that_nobody_may_read_is_read_when_somebody_may(
+    scene: Scene, caplog: pytest.LogCaptureFixture, content: bytes
+) -> None:
+    caplog.set_level(logging.INFO)
+    scene.write(content)
+    scene.log.chmod(0)
+    async with scene.shipping():
+        await eventually(lambda: scene.error() == "Permission denied")
+        assert f"{scene.log}: Permission denied; trying again" in caplog.text
+        scene.log.chmod(0o640)
+        await eventually(lambda: scene.error() is None)
+        assert f"{scene.log} can be read again" in caplog.text
+        scene.write(b"two\n")
+        await scene.arrive(*content.splitlines(), b"two")
+
+
+async def test_a_broker_that_is_away_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qbus.agent.delivery.dispatcher._LOOK_MS", 200)
+    port = free_port()
+    broker = FakeBroker({"lines": 1}, port=port)
+    scene = Scene(tmp_path, broker)
+    scene.write(b"one\n")
+    async with scene.shipping(f"127.0.0.1:{port}") as files:
+        await eventually(lambda: files.error is not None)
+        assert f"127.0.0.1:{port}" in str(files.error)
+        assert f"no broker of 127.0.0.1:{port} can be reached" in caplog.text
+        scene.write(b"two\n")
+        async with broker:
+            await scene.arrive(b"one", b"two")
+            await eventually(lambda: files.error is None)
+
+
+async def test_a_topic_that_may_not_be_written_to(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(request: ProduceRequest) -> ProduceResponse | None:
+        scene.broker.refusal = lambda *_: ErrorCode.TOPIC_AUTHORIZATION_FAILED  # type: ignore[method-assign]
+        return scene.broker.produce(request)
+
+    scene.broker.handlers[ApiKey.PRODUCE] = refuse
+    scene.write(b"one\n")
+    async with scene.shipping() as files:
+        await eventually(lambda: files.error is not None)
+        assert "lines-0: TOPIC_AUTHORIZATION_FAILED (its user needs: qbus acl add" in caplog.text
+        assert "TOPIC_AUTHORIZATION_FAILED" in str(files.error)
+        scene.write(b"two\n")
+        del scene.broker.refusal
+        scene.broker.handlers[ApiKey.PRODUCE] = scene.broker.produce
+        await scene.arrive(b"one", b"two")
+        await eventually(lambda: files.error is None)
+
+
+async def test_a_topic_that_may_not_be_seen(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(request: MetadataRequest) -> MetadataResponse:
+        answer = scene.broker.metadata(request)
+        for topic in answer.topics:
+            topic.error_code, topic.partitions = ErrorCode.TOPIC_AUTHORIZATION_FAILED, []
+        return answer
+
+    scene.broker.handlers[ApiKey.METADATA] = refuse
+    scene.write(b"one\n")
+    async with scene.shipping() as files:
+        await eventually(lambda: files.error is not None)
+        assert "TOPIC_AUTHORIZATION_FAILED" in str(files.error)
+        assert caplog.text.count("lines: TOPIC_AUTHORIZATION_FAILED (its user needs: qbus acl") == 1
+        scene.broker.handlers[ApiKey.METADATA] = scene.broker.metadata
+        await scene.arrive(b"one")
+        await eventually(lambda: files.error is None)
+
+
+async def test_a_full_disk_for_the_positions(
+    scene: Scene, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    scene.write(b"one\n")
+    async with scene.shipping() as files:
+        await scene.arrive(b"one")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", full)
+            scene.write(b"two\n")
+            await eventually(lambda: files.error is not None)
+            assert str(files.error).endswith("No space left on device")
+            where = scene.directory / "data" / FILE_NAME
+            assert f"reading stops: {where}: No space left on device" in caplog.text
+        await eventually(lambda: files.error is None)
+    async with scene.shipping():
+        scene.write(b"three\n")
+        await scene.arrive(b"one", b"two", b"three")
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+async def test_a_file_that_is_truncated_and_written_anew_at_once(
+    scene: Scene, is_copied: bool
+) -> None:
+    lines = [b"line %04d %b" % (number, b"x" * 100) for number in range(100)]
+    scene.write(b"".join(line + b"\n" for line in lines))
+    async with scene.shipping():
+        await scene.arrive(*lines)
+        if is_copied:
+            (scene.directory / "app.log.1").write_bytes(scene.log.read_bytes())
+        with scene.log.open("r+b") as file:
+            file.truncate(0)
+            file.write(b"".join(b"new " + line + b"\n" for line in lines))
+        await scene.arrive(*lines, *(b"new " + line for line in lines))
+
+
+async def test_a_file_that_is_written_over_from_its_start_is_read_from_there(scene: Scene) -> None:
+    scene.write(b"a line of the first content\n" * 20)
+    async with scene.shipping():
+        await scene.arrive(*[b"a line of the first content"] * 20)
+        with scene.log.open("r+b") as file:
+            file.write(b"a line of the other content\n" * 20)
+        await scene.arrive(
+            *[b"a line of the first content"] * 20, *[b"a line of the other content"] * 20
+        )
+
+
+async def test_an_end_that_is_written_over_is_shipped_again_with_all_before_it(
+    scene: Scene,
+) -> None:
+    """Which bytes are other ones is not known, when an agent finds them at its start."""
+    scene.write(b"one line of many\n" * 40)
+    async with scene.shipping():
+        await scene.arrive(*[b"one line of many"] * 40)
+    with scene.log.open("r+b") as file:
+        file.seek(-8, os.SEEK_END)
+        file.write(b"ot")
+    async with scene.shipping():
+        await scene.arrive(*[b"one line of many"] * 79, b"one line ot many")
