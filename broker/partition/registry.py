@@ -6,7 +6,9 @@ together. What cannot be done now, because a disk is full or offline, is tried a
 A change waits for a few new logs, so that a new topic can be used at once. It does not wait for
 many: these are made in the background, in the order of the changes, and what the metadata says of a
 partition by then decides what becomes of its log. Requests are refused until it is there. Likewise
-a change waits until a few logs of deleted topics are gone, but not for many.
+a change waits until a few partitions of deleted topics are closed and their logs are gone, but not
+for many: of these it only has requests refused, and the rest follows soon, before anything is done
+for another topic of the same name.
 """
 
 import asyncio
@@ -16,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from time import monotonic
 from types import MappingProxyType
 
@@ -46,8 +49,9 @@ _log = logging.getLogger(__name__)
 
 _AT_ONCE = 8  # logs that are being made: disks take several writes as one
 _FEW = 64  # logs that a change waits for
-_REST_S = 0.2  # before many are made at most: whoever wants them gets the answer first
+_REST_S = 0.2  # before many are made or closed at most: whoever wants that is answered first
 _REST_EACH_S = 0.0002
+_CLOSED_AT_ONCE = 50  # topics, between which other tasks run
 _FSYNC = "fsync"
 _LOOK_S = 0.002
 
@@ -113,6 +117,9 @@ class PartitionRegistry:
         self._roles = roles
         self._ids: dict[str, bytes] = {}
         self._failed: set[tuple[str, int]] = set()
+        self._leaving: dict[str, list[Partition]] = {}  # of deleted topics, and not closed yet
+        self._closed = 0  # of those, how many are, and are not written down yet
+        self._closer: asyncio.Task[None] | None = None
         self._opening: dict[tuple[str, int], bool] = {}  # whether they are known to be new
         self._to_open: deque[tuple[str, int]] = deque()
         self._openers: set[asyncio.Task[None]] = set()
@@ -126,6 +133,8 @@ class PartitionRegistry:
     def __iter__(self) -> Iterator[Partition]:
         for name in list(self._ids):
             yield from list(self.topics.get(name, NOTHING).values())
+        for partitions in list(self._leaving.values()):
+            yield from partitions
 
     def traffic_by_topic(self) -> dict[str, Traffic]:
         """What went in and out of each topic that is held here, those of closed replicas included.
@@ -151,7 +160,7 @@ class PartitionRegistry:
     @property
     def deleting(self) -> int:
         """How many replicas of deleted topics have logs that are still to be removed."""
-        return len(self._removal)
+        return len(self._removal) + sum(map(len, self._leaving.values())) + self._closed
 
     @property
     def failed(self) -> int:
@@ -188,18 +197,21 @@ class PartitionRegistry:
         self._is_stopping = True
         while self._openers:
             await asyncio.wait(self._openers)
+        if self._closer is not None:
+            self._closer.cancel()
+            await asyncio.wait([self._closer])
         await self._removal.stop()
         await asyncio.to_thread(self._threads.shutdown)
 
     async def follow(self, events: Sequence[Event]) -> None:
         """Make changes of the metadata true; returns when they are, but for many logs."""
-        gone: list[Partition] = []
+        gone: dict[str, list[Partition]] = {}
         changed: dict[str, None] = {}
         new: set[str] = set()
         for event in events:
             match event:
                 case TopicDeleted(topic):
-                    gone += self._forget(topic)
+                    gone.setdefault(topic.name, []).extend(self._forget(topic))
                 case BrokerConfigChanged():
                     changed |= dict.fromkeys(self._metadata.topics)
                 case (
@@ -213,8 +225,11 @@ class PartitionRegistry:
                     changed[event.topic.name] = None
                     if isinstance(event, TopicCreated):
                         new.add(event.topic.name)
+        closed = self._close_few(gone)
         async with self._changing:
-            await self._remove_deleted(gone)
+            await self._remove_deleted(closed)
+            if not self._leaving.keys().isdisjoint(changed):
+                await self._let_go()
             await self._bring(changed, new)
 
     async def reopen(
@@ -291,17 +306,60 @@ class PartitionRegistry:
 
     # One topic
 
-    def _forget(self, topic: Topic) -> list[Partition]:
-        """Refuse the topic's requests from now on; the partitions that it had."""
+    def _forget(self, topic: Topic) -> Collection[Partition]:
+        """Refuse the topic's requests from now on; the partitions that it had, to be closed."""
         self.topics.pop(topic.id, None)
         partitions = self.topics.pop(topic.name, {})
         self._ids.pop(topic.name, None)
         self._settings.pop(topic.name, None)
         if self._failed:
             self._failed = {failed for failed in self._failed if failed[0] != topic.name}
-        for partition in partitions.values():
+        return partitions.values()
+
+    def _close_few(self, gone: Mapping[str, Sequence[Partition]]) -> list[Partition]:
+        """Close the partitions of deleted topics, if there are few; else soon. Those closed now."""
+        if sum(map(len, gone.values())) > _FEW:
+            for name, partitions in gone.items():
+                self._leaving.setdefault(name, []).extend(partitions)
+            if self._closer is None:
+                self._closer = asyncio.create_task(self._close_leaving())
+            return []
+        closed = [partition for partitions in gone.values() for partition in partitions]
+        self._close_deleted(closed)
+        return closed
+
+    def _close_deleted(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
             self._close(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return list(partitions.values())
+
+    async def _close_leaving(self) -> None:
+        """Let go of the partitions of many deleted topics, once whoever deleted them is answered.
+
+        What waits at them is refused by then at the latest.
+        """
+        count = sum(map(len, self._leaving.values()))
+        await asyncio.sleep(min(count * _REST_EACH_S, _REST_S))
+        async with self._changing:
+            self._closer = None  # what comes from here on gets another
+            try:
+                await self._let_go()
+            except Exception:  # noqa: BLE001 - the next start removes what is left
+                _log.exception("partitions of deleted topics cannot be closed")
+
+    async def _let_go(self) -> None:
+        """Close the partitions of deleted topics that are still open, and remove their logs."""
+        gone: list[Partition] = []
+        while self._leaving:
+            for name in list(islice(self._leaving, _CLOSED_AT_ONCE)):
+                partitions = self._leaving.pop(name)
+                self._closed += len(partitions)
+                gone += partitions
+                self._close_deleted(partitions)
+            await asyncio.sleep(0)
+        try:
+            await self._remove_deleted(gone)
+        finally:
+            self._closed = 0
 
     async def _remove_deleted(self, gone: Collection[Partition]) -> None:
         """Remove the logs of deleted topics: some now, many in the background."""

@@ -11,6 +11,7 @@ import pytest
 
 from qbus.broker.log import LogConfig, TopicPartition
 from qbus.broker.metadata.image import PartitionInfo, Topic
+from qbus.broker.partition.partition import Role
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import StoreUnavailable
 from tests.support.data_plane import DataPlane
@@ -317,11 +318,11 @@ async def test_a_change_does_not_wait_until_many_logs_are_removed(
     old = await created(plane)
     partition = plane.partition("many", 7)
     await plane.metadata.remove("many")
-    assert partition.check() is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert plane.replicas.partitions_of("many") == plane.replicas.partitions_of(old.id) == {}
     assert plane.replicas.why_missing("many", 7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert plane.metrics.gauges["deleting_partitions"][1]() == MANY
     assert len(directories(plane)) == MANY
+    await eventually(lambda: partition.check() is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     removing.open()
     await all_deleted(plane)
     assert directories(plane) == set()
@@ -416,8 +417,50 @@ async def test_what_has_no_id_is_removed_before_a_namesake_could_claim_it(
     log = plane.partition("many", 5).log
     log.topic_id = None
     await plane.metadata.remove("many")
-    assert plane.logs.get("many", 5) is None
+    await plane.metadata.put(plane.metadata.new_topic("many", 6))
+    assert plane.partition("many", 5).log.log_end_offset == 0
     assert plane.logs.get("many", 6) is not None
+
+
+def rest_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have nothing closed that nobody waits for."""
+    monkeypatch.setattr("qbus.broker.partition.registry._REST_S", 30.0)
+    monkeypatch.setattr("qbus.broker.partition.registry._REST_EACH_S", 1.0)
+
+
+async def test_whoever_deletes_many_is_answered_before_they_are_closed(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody finds them any more, and who waits at one of them hears that it is gone."""
+    old, other = await created(plane), await created(plane, "other")
+    rest_long(monkeypatch)
+    partition = plane.partition("many", 7)
+    sent = plane.replicas._registry.traffic_by_topic()["many"].bytes_in
+    await plane.metadata.remove("many")
+    assert plane.replicas.partitions_of("many") == plane.replicas.partitions_of(old.id) == {}
+    assert partition.role is Role.LEADER
+    assert partition in {*plane.replicas._registry}, "and it hears of failures"
+    assert plane.replicas._registry.traffic_by_topic()["many"].bytes_in == sent
+    await plane.metadata.put(replace(other, config={"retention.ms": "1"}))
+    assert partition.role is Role.LEADER, "what happens to others closes none"
+    await plane.metadata.put(plane.metadata.new_topic("many", 3))
+    assert partition.check() is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [plane.partition("many", index).log.log_end_offset for index in range(3)] == [0] * 3
+    await all_deleted(plane)
+    assert aside(plane) == []
+
+
+async def test_a_stop_does_not_wait_for_what_is_still_to_be_closed(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = await created(plane)
+    rest_long(monkeypatch)
+    await plane.metadata.remove("many")
+    plane.metadata.deleted.add(old.id)
+    await plane.stop()
+    await plane.start()
+    await all_deleted(plane)
+    assert directories(plane) == set()
 
 
 async def test_what_was_deleted_while_the_broker_was_down_goes(plane: DataPlane) -> None:
