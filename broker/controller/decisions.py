@@ -271,12 +271,9 @@ class DecisionQueue:
 def _size(operation: Op) -> int:
     """About how many bytes an operation takes, with the parents that a creation brings along."""
     path = len(operation.path) + _OVERHEAD
-    match operation:
-        case Create(data=data):
-            return 2 * path + len(data)
-        case Set(data=data):
-            return path + len(data)
-    return path
+    if isinstance(operation, Create):
+        return 2 * path + len(operation.data)
+    return path + len(operation.data) if isinstance(operation, Set) else path
 
 
 def _announced_size(change: ChangeNode) -> int:

@@ -231,17 +231,20 @@ class TopicPlanner:
 
 def nodes_of(topic: Topic) -> list[str]:
     """The paths of the nodes that a topic is made of, as far as this broker knows."""
-    root = TopicNode.path(topic.name)
-    nodes = [root]
+    nodes = [TopicNode.path(topic.name)]
     if topic.has_identity:
         nodes.append(TopicNode.identity_path(topic.name, topic.id))
-    states = [
-        PartitionStateNode.path(topic.name, index)
+    partitions = TopicNode.partitions_path(topic.name)
+    above = [
+        f"{partitions}/{index}"
         for index, partition in enumerate(topic.partitions)
         if partition.version >= 0
     ]
-    above = dict.fromkeys(split(path)[0] for path in states)
-    return [*nodes, *dict.fromkeys(split(path)[0] for path in above), *above, *states]
+    if above:
+        nodes.append(partitions)
+    nodes += above
+    nodes += [f"{one}/state" for one in above]
+    return nodes
 
 
 def delete(topic: Topic, nodes: Iterable[str]) -> list[Op]:

@@ -76,7 +76,7 @@ def check(operation: Op) -> None:
         TypeError: its data are not bytes.
     """
     paths.check(operation.path)
-    if isinstance(operation, Create | Set) and not isinstance(operation.data, bytes):
+    if isinstance(operation, (Create, Set)) and not isinstance(operation.data, bytes):
         raise TypeError(f"{operation.path}: a node's data is bytes, not {type(operation.data)}")
 
 

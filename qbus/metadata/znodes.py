@@ -291,6 +291,11 @@ class TopicNode(NamedTuple):
         return f"{TOPICS}/{topic}"
 
     @staticmethod
+    def partitions_path(topic: str) -> str:
+        """The path above all partitions of ``topic``, each by its number."""
+        return f"{TOPICS}/{topic}/partitions"
+
+    @staticmethod
     def identity_path(topic: str, topic_id: bytes) -> str:
         """The path of the node that exists while ``topic`` is the one with this id."""
         return f"{TOPICS}/{topic}/id-{encode_id(topic_id)}"
@@ -349,7 +354,7 @@ class PartitionStateNode(NamedTuple):
     @staticmethod
     def path(topic: str, partition: int) -> str:
         """The path of a partition's state."""
-        return f"{TopicNode.path(topic)}/partitions/{partition}/state"
+        return f"{TOPICS}/{topic}/partitions/{partition}/state"
 
     @lru_cache(maxsize=_STATES)  # noqa: B019 - few small values, kept on purpose
     def encode(self) -> bytes:

@@ -18,7 +18,7 @@ from qbus.metadata.errors import (
     VersionConflict,
 )
 from qbus.metadata.paths import ROOT, split
-from qbus.metadata.store import Check, Create, Delete, Op, Result, Set
+from qbus.metadata.store import Create, Delete, Op, Result, Set
 from qbus.metadata.znodes import is_sensitive
 from qbus.metadata.zookeeper.handler import Answer
 from qbus.metadata.zookeeper.library import KazooClient, exceptions, serialization
@@ -82,7 +82,7 @@ def plan(operations: Sequence[Op], missing: Container[str]) -> list[Step]:
         elif isinstance(operation, Delete):
             created.discard(operation.path)
             deleted.add(operation.path)
-        steps.append(Step(operation, is_asked_for=True))
+        steps.append(Step(operation, True))
     return steps
 
 
@@ -153,20 +153,17 @@ class Multi:
 def _encode(operation: Op, prefix: str, acl: bytes, parts: list[bytes]) -> None:
     """Append an operation's bytes to ``parts``."""
     path = (prefix + operation.path if operation.path != ROOT else prefix or ROOT).encode()
-    match operation:
-        case Set(_, data, version):
-            head = _HEAD.pack(_SET, False, _NO_ERROR, len(path))
-            parts += (head, path, _INT.pack(len(data)), data, _INT.pack(version))
-        case Create(_, data, ephemeral, sequential):
-            flags = _EPHEMERAL * ephemeral + _SEQUENTIAL * sequential
-            head = _HEAD.pack(_CREATE, False, _NO_ERROR, len(path))
-            parts += (head, path, _INT.pack(len(data)), data, acl, _INT.pack(flags))
-        case Check(_, version):
-            head = _HEAD.pack(_CHECK, False, _NO_ERROR, len(path))
-            parts += (head, path, _INT.pack(version))
-        case Delete(_, version):
-            head = _HEAD.pack(_DELETE, False, _NO_ERROR, len(path))
-            parts += (head, path, _INT.pack(version))
+    if isinstance(operation, Set):
+        parts += (_HEAD.pack(_SET, False, _NO_ERROR, len(path)), path)
+        parts += (_INT.pack(len(operation.data)), operation.data, _INT.pack(operation.version))
+    elif isinstance(operation, Create):
+        flags = _EPHEMERAL * operation.ephemeral + _SEQUENTIAL * operation.sequential
+        parts += (_HEAD.pack(_CREATE, False, _NO_ERROR, len(path)), path)
+        parts += (_INT.pack(len(operation.data)), operation.data, acl, _INT.pack(flags))
+    else:
+        kind = _DELETE if isinstance(operation, Delete) else _CHECK
+        parts += (_HEAD.pack(kind, False, _NO_ERROR, len(path)), path)
+        parts.append(_INT.pack(operation.version))
 
 
 def encode_acl(acl: Sequence[Any]) -> bytes:
