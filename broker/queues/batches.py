@@ -19,11 +19,13 @@ from qbus.records import (
     BatchHeader,
     Buffer,
     ConsumerRecord,
+    check_crc,
     iter_batches,
     read_header,
 )
 from qbus.records.decode import records_of
 from qbus.records.fields import decode_varint
+from qbus.records.header import CODEC_BITS, LENGTH_PREFIX, write_header
 from qbus.records.record import Headers
 
 from ..log import Log
@@ -37,8 +39,8 @@ _AHEAD: Final = 32  # records that are decoded at once where fewer are asked for
 _AHEAD_BYTES: Final = 32 << 10
 _ONE_BYTE: Final = 0x80  # from which on a length takes more
 _SPAN_BYTES: Final = 200  # that a range takes besides its batch
-_CODEC_BITS: Final = 0x07  # of a batch's attributes
 _TTL_NAME: Final = TTL.encode()
+_LARGE_BYTES: Final = 8 << 10  # from which on part of a batch is worth making
 
 
 class StoredBatch:
@@ -49,6 +51,7 @@ class StoredBatch:
 
     __slots__ = (
         "_ahead",
+        "_is_sound",
         "_offsets",
         "_payload",
         "_positions",
@@ -65,6 +68,7 @@ class StoredBatch:
         self._positions: array[int] | None = None
         self._offsets: array[int] | None = None
         self._ahead: tuple[int, list[ConsumerRecord]] = (0, [])  # decoded before it is asked for
+        self._is_sound = False  # its checksum was compared
         self.is_broken = False
         """Whether its records cannot be read, though its checksum is right: so it was written."""
         self.has_ttl = False
@@ -89,7 +93,7 @@ class StoredBatch:
 
     def _may_have_ttl(self) -> bool:
         """Whether a record may have the header ``qbus-ttl``: its name is somewhere in the bytes."""
-        if self.header.attributes & _CODEC_BITS:
+        if self.header.attributes & CODEC_BITS:
             return _TTL_NAME in self.payload
         return _TTL_NAME in self.raw
 
@@ -99,7 +103,7 @@ class StoredBatch:
         payload = self._payload
         if payload is None:
             raw, header = self.raw, self.header
-            if header.attributes & _CODEC_BITS or header.size != len(raw):
+            if header.attributes & CODEC_BITS or header.size != len(raw):
                 records = records_of(raw, header)
                 payload = b"" if records is None else bytes(records)
             else:
@@ -116,6 +120,39 @@ class StoredBatch:
         if self._positions is None:
             self._positions = _positions(self.payload, self.header.records_count)
         return self._positions
+
+    def part(self, first: int, last: int) -> Buffer:
+        """A batch that has the records from offset ``first`` to ``last``, and perhaps others.
+
+        That is all of it where no smaller one can be made, or hardly. Else it is as if the others
+        had been compacted away: the offsets and times of its records, and its own last offset, are
+        what they were. It is not compressed then.
+        """
+        header = self.header
+        begin, end = first - header.base_offset, last - header.base_offset + 1
+        if len(self.raw) < _LARGE_BYTES or 2 * (end - begin) > header.records_count:
+            return self.raw
+        if not self.is_dense or self.is_broken or begin < 0:
+            return self.raw
+        try:
+            if not self._is_sound:  # else a new checksum would say that it is
+                check_crc(self.raw, header)
+                self._is_sound = True
+            positions = self.positions
+        except CorruptBatch:  # which is told by whoever reads it
+            return self.raw
+        start, stop = positions[begin], positions[end]
+        if HEADER_SIZE + stop - start >= len(self.raw):
+            return self.raw
+        made = bytearray(HEADER_SIZE)
+        made += self.payload[start:stop]
+        changed = header._replace(
+            batch_length=len(made) - LENGTH_PREFIX,
+            attributes=header.attributes & ~CODEC_BITS,
+            records_count=end - begin,
+        )
+        write_header(made, changed)
+        return made
 
     def _find_offsets(self) -> None:
         records = self._decode(0, self.header.records_count)

@@ -126,6 +126,14 @@ class RecordsTaken:
         self.histories = [self.histories[number] for number in left]
 
 
+class _Part(NamedTuple):
+    """Of a batch, the records that are taken lie from offset ``first`` to ``last``."""
+
+    batch: StoredBatch
+    first: int
+    last: int
+
+
 class BatchesTaken:
     """Batches that are being taken for one member."""
 
@@ -149,7 +157,7 @@ class BatchesTaken:
         self.is_exact = is_exact
         self.acquired: list[AcquiredRange] = []
         self.once: list[Once] = []
-        self._batches: dict[int, bytes] = {}
+        self._batches: dict[int, _Part] = {}
         self._max_bytes = max_bytes
         self._min_one = min_one
         self._size = 0
@@ -164,20 +172,30 @@ class BatchesTaken:
 
     def add(self, batch: StoredBatch, parts: list[Given]) -> None:
         """Count in records of a batch that were given out."""
+        if not parts:
+            return
         base = batch.header.base_offset
-        if base not in self._batches:
-            self._batches[base] = batch.raw
+        known = self._batches.get(base)
+        first, last = parts[0].first, parts[-1].last  # they ascend
+        if known is None:
             self._size += len(batch.raw)
-        for first, last, history in parts:
-            self.acquired.append(AcquiredRange(first, last, history.deliveries + 1))
-            self.left -= last - first + 1
+        else:
+            first, last = min(first, known.first), max(last, known.last)
+        self._batches[base] = _Part(batch, first, last)
+        for low, high, history in parts:
+            self.acquired.append(AcquiredRange(low, high, history.deliveries + 1))
+            self.left -= high - low + 1
 
     def leave_out(self, offset: int) -> None:
         """Do not give out a record of ``once``, for it is not known to be done."""
         self.acquired = [one for one in self.acquired if one.first_offset != offset]
 
     def result(self) -> TakenBatches:
-        """All that was taken, ascending."""
+        """All that was taken, ascending.
+
+        Of a large batch of which little was taken, that part alone: whoever takes it bit by bit
+        would be sent all of it each time.
+        """
         merged: list[AcquiredRange] = []
         for part in sorted(self.acquired):
             if merged and merged[-1].last_offset + 1 == part.first_offset:
@@ -186,5 +204,6 @@ class BatchesTaken:
                     merged[-1] = before._replace(last_offset=part.last_offset)
                     continue
             merged.append(part)
-        records = b"".join(self._batches[base] for base in sorted(self._batches))
+        parts = (self._batches[base] for base in sorted(self._batches))
+        records = b"".join(part.batch.part(part.first, part.last) for part in parts)
         return TakenBatches(records, merged)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from qbus.errors import CorruptBatch
 from qbus.records.fields import MAX_INT64, MIN_INT64, decode_varint, encode_varint
 from qbus.records.header import (
+    CODEC_BITS,
     HEADER_SIZE,
     LENGTH_PREFIX,
     BatchHeader,
@@ -42,7 +43,6 @@ _ENTRY_BYTES: Final = 200  # of a dictionary of digests
 _DIGEST_BYTES: Final = 16
 _TIMESTAMP: Final = struct.Struct(">q")
 _MAX_TIMESTAMP_AT: Final = 35
-_CODEC: Final = 0x07
 
 
 class Point(NamedTuple):
@@ -348,7 +348,7 @@ def emptied(header: BatchHeader) -> bytearray:
         batch,
         header._replace(
             batch_length=HEADER_SIZE - LENGTH_PREFIX,
-            attributes=header.attributes & ~(_CODEC | HORIZON),
+            attributes=header.attributes & ~(CODEC_BITS | HORIZON),
             base_timestamp=header.max_timestamp,
             records_count=0,
         ),

@@ -79,6 +79,7 @@ from qbus.errors import CorruptBatch
 from qbus.records.decode import iter_records
 from qbus.records.fields import encode_varint
 from qbus.records.header import (
+    CODEC_BITS,
     HEADER_SIZE,
     LENGTH_PREFIX,
     MAGIC,
@@ -89,7 +90,6 @@ from qbus.records.header import (
     write_new_header,
 )
 
-_CODEC: Final = 0x07
 _CONTROL: Final = 0x20
 _TRANSACTIONAL: Final = 0x10
 _MARKER: Final = struct.Struct(">hi")
@@ -483,7 +483,7 @@ def _plain_records(batch: Buffer, header: BatchHeader) -> list[ControlRecord] | 
     """The same of a batch as :func:`control_batch` makes it; None: it is not quite such a one."""
     count, first = header.records_count, header.base_offset
     if (
-        header.attributes & _CODEC
+        header.attributes & CODEC_BITS
         or header.size != len(batch)
         or header.last_offset_delta != count - 1
         or not 0 <= first <= _MAX_OFFSET - count

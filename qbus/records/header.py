@@ -45,6 +45,8 @@ MAGIC: Final = 2
 MAX_SEQUENCE: Final = 0x7FFFFFFF
 ATTRIBUTES_AT: Final = 22
 """Where the low byte of the attributes stands, which has all bits that producers set."""
+CODEC_BITS: Final = 0x07
+"""The bits of the attributes that say how records are compressed; none: they are not."""
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _BASE_OFFSET: Final = struct.Struct(">q")
@@ -57,7 +59,6 @@ _ATTRIBUTES: Final = struct.Struct(">h")
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
 _MAX_TIMESTAMP_AT: Final = 35
 
-_COMPRESSION_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 """The bit of the attributes that says that a batch belongs to a transaction."""
@@ -160,7 +161,7 @@ class BatchHeader(NamedTuple):
     @property
     def compression(self) -> Compression:
         """How the records are compressed. Raises :class:`CorruptBatch` for an unknown codec."""
-        codec = self.attributes & _COMPRESSION_MASK
+        codec = self.attributes & CODEC_BITS
         if codec > Compression.ZSTD:
             raise CorruptBatch(f"unknown compression codec {codec}")
         return Compression(codec)

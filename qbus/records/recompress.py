@@ -3,6 +3,7 @@
 from qbus.errors import CorruptBatch
 from qbus.records.compression import compress, decompress
 from qbus.records.header import (
+    CODEC_BITS,
     HEADER_SIZE,
     LENGTH_PREFIX,
     Buffer,
@@ -11,8 +12,6 @@ from qbus.records.header import (
     read_header,
     write_header,
 )
-
-_CODEC_BITS = 0x07
 
 
 def recompress(
@@ -38,7 +37,7 @@ def recompress(
         new,
         header._replace(
             batch_length=len(new) - LENGTH_PREFIX,
-            attributes=header.attributes & ~_CODEC_BITS | codec,
+            attributes=header.attributes & ~CODEC_BITS | codec,
         ),
     )
     return new

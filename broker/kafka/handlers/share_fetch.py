@@ -7,8 +7,9 @@ not there are records. The answer comes when something is acquired and ``min_byt
 connection, so that acknowledgements never wait for records. Requests that wait get what comes in
 their order.
 
-Whole batches are sent, with what is acquired of them beside. ``max_records`` is passed to come to
-the end of a batch, unless ``share_acquire_mode`` is 1 (version 2, KIP-1206). A request with
+Batches are sent with what is acquired of them beside: whole, but of a large one of which little is
+acquired that part alone. ``max_records`` is passed to come to the end of a batch, unless
+``share_acquire_mode`` is 1 (version 2, KIP-1206). A request with
 ``is_renew_ack`` renews locks and acquires nothing (KIP-1222). ``batch_size`` is not heeded: what is
 acquired of one batch is told as one.
 """

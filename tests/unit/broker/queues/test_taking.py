@@ -1,6 +1,7 @@
 """How records are found and read: filters, times to live, batches of all kinds, the disk."""
 
 import asyncio
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,7 +13,15 @@ from qbus.broker.queues.filters import parse_filter, tags_of
 from qbus.broker.queues.taking import Offer, Terms
 from qbus.broker.queues.types import WaitedFor
 from qbus.errors import ApiError, CorruptBatch
-from qbus.records import Compression, build_batch, encode_records, read_header
+from qbus.records import (
+    Compression,
+    build_batch,
+    check_crc,
+    encode_records,
+    iter_records,
+    read_header,
+)
+from qbus.records.header import set_base_offset, write_header
 from qbus.records.record import Headers
 from tests.support.waiting import eventually
 
@@ -423,3 +432,80 @@ async def test_too_many_returned_records_clog_the_queue(
     assert await take(queue, 3) == [b"0", b"1", b"2"]
     await accept(queue, 0, 2)
     assert await take(queue) == [b"3", b"4", b"5"]
+
+
+# Large batches of which little is taken
+
+
+def noise(count: int, seed: int = 1) -> list[bytes]:
+    """Values that no codec makes smaller."""
+    random = Random(seed)
+    return [random.randbytes(100) for _ in range(count)]
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
+async def test_of_a_large_batch_only_what_was_taken_is_sent(
+    world: World, compression: Compression
+) -> None:
+    values = noise(1_000)
+    first = await world.add(*values, compression=compression)
+    whole = len(encode_records(values, base_timestamp=0))
+    queue, seen = world.queue(), 0
+    while seen < len(values):
+        taken = await queue.take_batches("m", max_records=100, max_bytes=1 << 20)
+        assert sent(taken) == values[seen : seen + 100]
+        assert len(taken.records) < whole / 8
+        header = read_header(taken.records)
+        check_crc(taken.records, header)
+        assert (header.base_offset, header.last_offset) == (first, first + len(values) - 1)
+        seen += 100
+
+
+async def test_what_was_given_back_is_sent_from_the_first_to_the_last_of_it(world: World) -> None:
+    values = noise(1_000)
+    await world.add(*values)
+    queue = world.queue()
+    assert len(sent(await queue.take_batches("m", max_records=1_000, max_bytes=1 << 20))) == 1_000
+    for offset in (300, 310, 420):
+        await release(queue, offset, member="m")
+    taken = await queue.take_batches("m", max_records=10, max_bytes=1 << 20)
+    assert sent(taken) == [values[300], values[310], values[420]]
+    assert 121 * 100 < len(taken.records) < 130 * 110
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_any_part_of_a_batch_has_its_records_as_they_were(compression: Compression) -> None:
+    batch = encode_records(
+        noise(300),
+        keys=[b"%d" % number for number in range(300)],
+        base_timestamp=1_000,
+        compression=compression,
+    )
+    set_base_offset(batch, 7_000, 3)
+    stored = StoredBatch(read_header(batch), bytes(batch))
+    known = {record.offset: record for record in iter_records(bytes(batch))}
+    random = Random(2)
+    for _ in range(50):
+        low = random.randrange(300)
+        high = random.randrange(low, 300)
+        made = bytes(stored.part(7_000 + low, 7_000 + high))
+        check_crc(made, read_header(made))
+        found = {record.offset: record for record in iter_records(made)}
+        assert found.keys() >= set(range(7_000 + low, 7_000 + high + 1))
+        assert all(known[offset] == record for offset, record in found.items())
+
+
+def test_a_batch_with_a_wrong_checksum_gets_no_right_one() -> None:
+    batch = encode_records(noise(300), base_timestamp=0)
+    batch[-1] ^= 1
+    stored = StoredBatch(read_header(batch), bytes(batch))
+    assert stored.part(0, 0) == batch
+
+
+def test_small_batches_and_those_with_gaps_are_sent_whole() -> None:
+    small = encode_records(noise(10), base_timestamp=0)
+    assert StoredBatch(read_header(small), bytes(small)).part(0, 0) == small
+    holed = bytearray(encode_records(noise(300), base_timestamp=0))
+    header = read_header(holed)
+    write_header(holed, header._replace(last_offset_delta=header.last_offset_delta + 1))
+    assert StoredBatch(read_header(holed), bytes(holed)).part(0, 0) == holed
