@@ -8,7 +8,7 @@ asked over a connection that carries nothing else.
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -253,6 +253,11 @@ class _Pool:
             self._connections.append(best)
         return best
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether anybody waits for an answer."""
+        return any(one.callers for one in self._connections)
+
     def close(self) -> None:
         """Close all connections."""
         for connection in self._connections:
@@ -299,6 +304,15 @@ class Peers:
     def connect(self, address: Address) -> NodeConnection:
         """A connection of one's own, for commands behind which nothing is answered."""
         return NodeConnection(address, self._link)
+
+    def keep(self, addresses: Container[Address]) -> None:
+        """Close what leads to other addresses than these, as soon as nobody waits there."""
+        for key, pool in list(self._pools.items()):
+            if key[0] not in addresses and not pool.is_waited_for:
+                self._pools.pop(key).close()
+        for address, pool in list(self._greeted.items()):
+            if address not in addresses and not pool.is_waited_for:
+                self._greeted.pop(address).close()
 
     def close(self) -> None:
         """Close all connections."""

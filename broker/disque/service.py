@@ -342,7 +342,11 @@ class DisqueService(PartitionListener[Partition]):
         self._silent.keep(live)
 
     def look_after_queues(self) -> None:
-        """Drop what is kept of queues that are no topics any more; settings for the others."""
+        """Drop what is kept of queues that are no topics any more; settings for the others.
+
+        And connections to where no node lives any more: nodes come back with other addresses.
+        """
+        self.peers.keep({node.for_nodes for node in self.nodes.all()})
         now = self._loop.time()
         for name, queue in list(self._queues.items()):
             is_used = queue.blocked or queue.topic in self.metadata.topics

@@ -79,7 +79,10 @@ class Entry:
         """Tell who waits that it is acknowledged (NONE), or may never be."""
         told, self.told = self.told, []
         for waiter, token in told:
-            waiter.told(token, code, message)
+            try:
+                waiter.told(token, code, message)
+            except Exception:  # noqa: BLE001 - the others wait, and so does the partition
+                _log.exception("what came of something in %s cannot be told", self.group)
         waiting = self.acknowledged
         if waiting is not None and not waiting.done():
             if code:
@@ -137,20 +140,23 @@ class Journal:
         return True
 
     def _append(self, entries: list[Entry]) -> None:
+        log = self.partition.log
+        before = log.log_end_offset
         try:
             batch = control_batch(_records(entries), self._clock.time_ms())
             first, last, *_ = self.partition.append_own(batch, 0)
-            entries = self._taken_in(entries, first)
-        except ApiError as error:
-            self._fail(entries, error)
-            return
-        except Exception as defect:  # noqa: BLE001 - as above
-            self._fail(entries, self._blame(defect))
-            return
+        except Exception as error:  # noqa: BLE001 - as above
+            if log.log_end_offset == before:
+                self._fail(entries, error if isinstance(error, ApiError) else self._blame(error))
+                return
+            # It is in the log all the same: whoever follows what is appended has the defect.
+            _log.exception("%s: something cannot go on after what was stored", self.partition)
+            first, last = before, log.log_end_offset - 1
+        end = last + 1
+        entries = self._taken_in(entries, first)
         for entry in entries:
             self._note_stored(entry)
         waiting = _Batch([entry for entry in entries if entry.is_awaited])
-        end = last + 1
         if self.partition.high_watermark >= end:
             waiting.acknowledged(None, ErrorCode.NONE)
         elif not waiting.done():
@@ -189,8 +195,7 @@ class Journal:
                 taken.append(entry)
                 continue
             message = f"what {entry.group} did could not be read again"
-            entry.failed(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message))
-            entry.finish(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+            self._fail([entry], ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message))
         return taken
 
 

@@ -1,11 +1,14 @@
 """What came of records that are done: who waits for that, and what was said of them."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 from qbus.records.control import Change, ChangeKind, ControlType, decode_result, iter_control
 
 from ..log import Log
+
+_log = logging.getLogger(__name__)
 
 Settled = Callable[[bool], None]
 """Called when a record is done (true), or when that will not be known here (false)."""
@@ -49,14 +52,21 @@ class SettledListeners:
         is_done = not acknowledged.cancelled() and acknowledged.exception() is None
         for offset in offsets:
             for callback in self._waiting.pop(offset, ()):
-                callback(is_done)
+                _call(callback, is_done)
 
     def close(self) -> None:
         """Tell all who wait that it will not be known here."""
         waiting, self._waiting = self._waiting, {}
         for callbacks in waiting.values():
             for callback in callbacks:
-                callback(False)
+                _call(callback, False)
+
+
+def _call(callback: Settled, is_done: bool) -> None:
+    try:
+        callback(is_done)
+    except Exception:  # noqa: BLE001 - the others wait, too
+        _log.exception("who waits for a record to be done cannot go on")
 
 
 def read_result(log: Log, place: int) -> bytes | None:

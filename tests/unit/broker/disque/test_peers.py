@@ -134,6 +134,24 @@ class TestCommands:
         far.may_answer.set()
         assert await peers.call_patiently(far.address, "ADDJOB") == b"D-id", "by another one"
 
+    async def test_where_no_node_is_any_more_no_connection_stays_once_nobody_waits(
+        self, far: FarNode, peers: Peers
+    ) -> None:
+        waiting = asyncio.create_task(peers.call_patiently(far.address, "ADDJOB"))
+        await peers.call(far.address, "SHOW", "D-id")
+        await peers.greet(far.address, 2)
+        await eventually(lambda: len(far.connections) == 3)
+        peers.keep({far.address})
+        await peers.call(far.address, "SHOW", "D-id")
+        assert far.ended == 0
+        peers.keep(())
+        await eventually(lambda: far.ended == 2)
+        far.may_answer.set()
+        assert await waiting == b"D-id"
+        peers.keep(())
+        await eventually(lambda: far.ended == 3)
+        assert await peers.call(far.address, "SHOW", "D-id") == 1, "it may come back"
+
     async def test_closing_tells_who_waits(self, far: FarNode, peers: Peers) -> None:
         waiting = asyncio.create_task(peers.call_patiently(far.address, "ADDJOB"))
         await eventually(lambda: far.asked)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from qbus.broker.queues.batches import LogBatches, StoredBatch, Stretch
+from qbus.broker.queues.outcomes import SettledListeners
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import build_batch, read_header
 from qbus.records.header import write_header
@@ -361,3 +362,61 @@ async def test_what_follows_from_what_was_stored_may_fail(
         await asyncio.wait_for(asyncio.gather(accept(queue, 0), accept(other, 1)), 5)
     assert "cannot go on after what was stored" in caplog.text
     assert world.progress().is_done(0)
+
+
+async def test_what_follows_what_is_appended_may_fail_and_it_is_stored_all_the_same(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    def appended(*_: object) -> None:
+        raise ValueError("a defect")
+
+    await world.add(b"a", b"b")
+    queue = world.queue()
+    await take(queue)
+    listeners = world.partition._events.appended
+    listeners.append(appended)
+    await asyncio.wait_for(accept(queue, 0), 5)
+    listeners.remove(appended)
+    assert "a defect" in caplog.text
+    assert (queue.in_flight, world.progress().is_done(0)) == (1, True)
+    await world.restart()
+    assert await take(world.queue()) == [b"b"]
+
+
+async def test_one_that_cannot_be_told_keeps_no_others_waiting(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Defect(Told):
+        def told(self, *_: object) -> None:
+            raise ValueError("a defect")
+
+    await world.add(b"a", b"b")
+    queue, other = world.queue(), world.queue("others")
+    await take(queue)
+    await take(other)
+    waiting = Told()
+    queue.begin_to_settle([(0, 0)], Defect(), None)
+    queue.begin_to_settle([(1, 1)], waiting, None)
+    await asyncio.wait_for(accept(other, 0), 5)
+    await eventually(lambda: waiting.codes == [ErrorCode.NONE])
+    assert "a defect" in caplog.text
+
+
+async def test_all_who_wait_for_a_record_hear_that_it_is_done(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(_: bool) -> None:
+        raise ValueError("a defect")
+
+    heard: list[bool] = []
+    listeners = SettledListeners()
+    for offset in (1, 2):
+        listeners.add(offset, fail)
+        listeners.add(offset, heard.append)
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    listeners.tell([1], done)
+    assert heard == [True]
+    listeners.close()
+    assert heard == [True, False]
+    assert "a defect" in caplog.text
