@@ -32,6 +32,8 @@ _JVM = (
     "-XX:TieredStopAtLevel=1",
     "-Djava.net.preferIPv4Stack=true",
     "-Dorg.apache.logging.log4j.level=WARN",
+    # Servers that could not reach each other ask again in 2 s at most, by default in a minute.
+    "-Dzookeeper.fastleader.maxNotificationInterval=2000",
 )
 
 

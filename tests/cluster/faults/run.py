@@ -13,6 +13,7 @@ from tests.history.process import LoadProcess
 from tests.history.reading import read_out
 from tests.support.cluster_view import View
 from tests.support.namespaces import Network
+from tests.support.qbus_cluster import QbusCluster
 from tests.support.waiting import wait_until
 
 from .probe import create_topic, send_to_all
@@ -102,6 +103,9 @@ class Run:
         """End all faults."""
         if self.network is not None:
             self.network.heal()
+        if isinstance(self.cluster, QbusCluster):  # brokers do not wait for long when they start
+            for zookeeper in self.cluster.zookeepers:
+                zookeeper.wait_ready(_PATIENCE)
         dead = [node for node, broker in self.cluster.brokers.items() if not broker.alive]
         self.resume(*(node for node in self.cluster.brokers if node not in dead))
         self.start_brokers(*dead)
