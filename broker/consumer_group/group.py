@@ -287,7 +287,7 @@ class ConsumerGroup:
         if is_joining:
             self._reconcile(member, NONE, now, is_joining=True)
         else:
-            self._reconcile(member, request.owned, now, is_full=request.is_full)
+            self._reconcile(member, request.owned, now, is_full=request.is_full, is_late=is_late)
         self._extend_session(member, now)
         # It is told until it says that it has that: it may have missed a response.
         must_tell = is_joining or is_late or request.is_full or member.revoking
@@ -605,6 +605,7 @@ class ConsumerGroup:
         *,
         is_joining: bool = False,
         is_full: bool = False,
+        is_late: bool = False,
     ) -> None:
         before = member.held
         doubts = member.doubts
@@ -619,6 +620,7 @@ class ConsumerGroup:
             is_free,
             is_joining=is_joining,
             is_full=is_full,
+            is_late=is_late,
             is_patient=is_patient,
         ):
             self._roster.touch(member)

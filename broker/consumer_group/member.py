@@ -20,6 +20,9 @@ is told to give up others besides, which it could keep until then, it has the wh
 Told to give up what it never listed, it may miss that as well, and take it over all the while. A
 list without that is no answer then if it is of one that missed a response: the member is told once
 more, and has, the first time, the whole time-out again.
+
+One that has not shown yet that it heard of its epoch comes to no other. Else it would be taken for
+another one if it missed that as well: it may know its epoch or the one before.
 """
 
 import math
@@ -149,6 +152,7 @@ class Member:
         *,
         is_joining: bool = False,
         is_full: bool = False,
+        is_late: bool = False,
         is_patient: bool = True,
     ) -> bool:
         """Go as far towards the target as is allowed now; return whether anything changed.
@@ -159,6 +163,7 @@ class Member:
         is_free: whether nobody else has a partition.
         is_joining: the member has nothing but ``owned``, and takes nothing over until it is told.
         is_full: the member says everything, as it may have missed a response.
+        is_late: the member names the epoch before, as it missed a response.
         is_patient: whether it may be told again of what it did not list.
         """
         if owned is not None:
@@ -185,16 +190,24 @@ class Member:
         if released and not has_given_up:
             self.state = MemberState.UNREVOKED
             self.assigned, self.revoking = self.assigned & self.target, released
+        elif is_late and self.epoch != epoch:
+            if self.revoking:
+                self.state, self.revoking = MemberState.UNRELEASED, NONE
+                self.taken &= self.held
         else:
-            kept = self.assigned & self.target
-            wanted = self.target - kept
-            free = frozenset(filter(is_free, wanted))
-            self.assigned, self.revoking = kept | free, NONE
-            self.state = MemberState.STABLE if free == wanted else MemberState.UNRELEASED
-            self.taken &= self.held
-            if self.epoch != epoch:
-                self.previous_epoch, self.epoch = self.epoch, epoch
+            self._take_over(epoch, is_free)
         return before != (self.epoch, self.state, self.assigned, self.revoking)
+
+    def _take_over(self, epoch: int, is_free: Callable[[TopicPartition], bool]) -> None:
+        """Have all of its target that is free: it has given up the rest."""
+        kept = self.assigned & self.target
+        wanted = self.target - kept
+        free = frozenset(filter(is_free, wanted))
+        self.assigned, self.revoking = kept | free, NONE
+        self.state = MemberState.STABLE if free == wanted else MemberState.UNRELEASED
+        self.taken &= self.held
+        if self.epoch != epoch:
+            self.previous_epoch, self.epoch = self.epoch, epoch
 
     def _may_not_know(self) -> bool:
         """Whether it lists only what it is to keep, so that to be told of that changes nothing.

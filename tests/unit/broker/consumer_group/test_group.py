@@ -406,6 +406,33 @@ def test_the_epoch_before_is_that_of_a_member_that_missed_an_answer(scene: Scene
     assert (again.epoch, again.assignment) == (lost.epoch, lost.assignment)
 
 
+def test_a_member_that_misses_answer_after_answer_keeps_its_place(scene: Scene) -> None:
+    """On a slow machine answers come when they were given up, and a new epoch with each."""
+    client = scene.client("a")
+    for size in (6, 8, 10):
+        scene.pass_time(1)
+        scene.change_topics(t=size)
+        missed = scene.beat("a", 1, **(SUBSCRIBED | {"owned": client.owned}))
+        assert (missed.error, missed.epoch) == (ErrorCode.NONE, 2)
+    heard = scene.beat("a", 2, owned=missed.assignment)
+    assert (heard.epoch, len(heard.assignment or NOTHING)) == (4, 10)
+
+
+def test_a_member_that_missed_two_answers_gives_up_what_others_are_to_have(scene: Scene) -> None:
+    client = scene.client("a")
+    scene.pass_time(1)
+    scene.change_topics(t=6)
+    scene.beat("a", 1)
+    scene.pass_time(1)
+    other = scene.client("b")
+    told = scene.beat("a", 1, **(SUBSCRIBED | {"owned": client.owned}))
+    assert (told.error, told.epoch) == (ErrorCode.NONE, 2)
+    client.epoch, client.owned, client.acknowledges = 2, told.assignment or NOTHING, True
+    scene.settle(client, other)
+    assert sorted([*client.indexes, *other.indexes]) == list(range(6))
+    assert len(other.owned) == 3
+
+
 def test_the_epoch_before_is_fenced_if_whoever_sends_it_has_what_the_member_has_not(
     scene: Scene,
 ) -> None:
