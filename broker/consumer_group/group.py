@@ -144,7 +144,8 @@ class ConsumerGroup:
     ) -> ErrorCode:
         """Decide whether offsets may be committed; a classic member's commit extends its session.
 
-        Any client may commit to an empty group, otherwise only members in their present epoch.
+        Any client may commit to an empty group, otherwise only members in their present epoch, or
+        in the one before if they may have missed that it is over (:meth:`Member.may_commit`).
         """
         if self._state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -155,7 +156,8 @@ class ConsumerGroup:
         except ApiError as error:
             return error.code
         if member.classic is None:
-            return ErrorCode.NONE if generation == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+            is_known = member.may_commit(generation)
+            return ErrorCode.NONE if is_known else ErrorCode.STALE_MEMBER_EPOCH
         if generation != member.epoch:
             return ErrorCode.ILLEGAL_GENERATION
         self._extend_session(member, now)
@@ -197,6 +199,7 @@ class ConsumerGroup:
         """
         self.assignment_epoch = assignment_epoch
         for member in sorted(members, key=lambda one: one.epoch):
+            member.gave_up_in = member.epoch
             self._roster.restore(member)
             self._extend_session(member, now)
             self._time_release(member, now)
@@ -286,6 +289,7 @@ class ConsumerGroup:
         self._assign(now)
         if is_joining:
             self._reconcile(member, NONE, now, is_joining=True)
+            member.gave_up_in = member.epoch - 1
         else:
             self._reconcile(member, request.owned, now, is_full=request.is_full, is_late=is_late)
         self._extend_session(member, now)
@@ -607,8 +611,7 @@ class ConsumerGroup:
         is_full: bool = False,
         is_late: bool = False,
     ) -> None:
-        before = member.held
-        doubts = member.doubts
+        before, epoch, doubts = member.held, member.epoch, member.doubts
 
         def is_free(partition: TopicPartition) -> bool:
             return self._roster.is_free(member, partition)
@@ -625,6 +628,8 @@ class ConsumerGroup:
         ):
             self._roster.touch(member)
             self._roster.note_held(member, before)
+        if not before <= member.held:
+            member.gave_up_in = epoch
         if member.doubts and not doubts:
             member.release = Release()  # its time begins anew, once
         self._time_release(member, now)

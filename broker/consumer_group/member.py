@@ -22,7 +22,8 @@ list without that is no answer then if it is of one that missed a response: the 
 more, and has, the first time, the whole time-out again.
 
 One that has not shown yet that it heard of its epoch comes to no other. Else it would be taken for
-another one if it missed that as well: it may know its epoch or the one before.
+another one if it missed that as well: it may know its epoch or the one before. In the latter it may
+commit offsets, too, as long as it has all that it had then: nobody else can have committed any.
 """
 
 import math
@@ -64,6 +65,7 @@ class Member:
 
     epoch: that of the assignment that it follows; -2: it left, and its place waits for it.
     previous_epoch: the one before, which the member may know yet.
+    gave_up_in: the last epoch in which it may have given something up. Not stored.
     topics, pattern: what it subscribes to; the pattern may be empty.
     matching: the topics that the pattern matches now.
     target: what it is to have.
@@ -100,6 +102,7 @@ class Member:
     target: Partitions = NONE
     deadline: float = math.inf
     release: Release = field(default_factory=Release, repr=False)
+    gave_up_in: int = field(default=-1, repr=False)
     told: Partitions | None = None
     listed: Partitions | None = field(default=None, repr=False)
     taken: Partitions = field(default=NONE, repr=False)
@@ -143,6 +146,14 @@ class Member:
     def is_reconciled(self, epoch: int) -> bool:
         """Whether it has all that the assignment of an epoch gives to it."""
         return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def may_commit(self, epoch: int) -> bool:
+        """Whether offsets may be committed in an epoch.
+
+        As by KIP-1251, but the epoch before is over once it has given up anything of what it had
+        then, not only for that.
+        """
+        return epoch == self.epoch or self.gave_up_in < epoch == self.previous_epoch
 
     def reconcile(
         self,

@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
+from functools import partial
 from random import Random
 
 import pytest
 
-from qbus.broker.consumer_group import ConsumerGroup
+from qbus.broker.consumer_group import ConsumerGroup, Partitions
 from qbus.broker.consumer_group.nodes import decode
 from qbus.broker.group.requests import Request, Respond, Result, Save
 from qbus.broker.group.state import GroupState
@@ -53,6 +54,8 @@ class History:
         self.stored = dict(self.scene.group.nodes())
         self.names = 0
         self.checked = 0
+        self.had: dict[tuple[str, int], Partitions] = defaultdict(frozenset)
+        """What each client has had in an epoch."""
 
     @property
     def group(self) -> ConsumerGroup:
@@ -162,9 +165,13 @@ class History:
             (one for one in self.group.members if one.member_id == client.member_id), None
         )
         if member is not None:
-            assert self.group.admit_commit(client.member_id, None, member.epoch, 0) == 0
-            stale = self.group.admit_commit(client.member_id, None, member.epoch - 1, 0)
-            assert stale is ErrorCode.STALE_MEMBER_EPOCH
+            self.had[client.member_id, client.epoch] |= client.reads
+            admit = partial(self.group.admit_commit, client.member_id, None, now=0)
+            assert admit(generation=member.epoch) is ErrorCode.NONE
+            if not admit(generation=member.previous_epoch):
+                assert self.had[client.member_id, member.previous_epoch] <= member.held
+            if member.epoch - 1 != member.previous_epoch:
+                assert admit(generation=member.epoch - 1) is ErrorCode.STALE_MEMBER_EPOCH
 
     def send(self, request: Request) -> Result:
         effects = self.group.handle(request, self.scene.now)

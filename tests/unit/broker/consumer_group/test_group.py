@@ -720,6 +720,46 @@ def test_only_members_in_their_epoch_commit_and_read_offsets(scene: Scene) -> No
     assert fetch("b", 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_member_commits_in_the_epoch_that_it_knows_until_it_hears_of_the_next(
+    scene: Scene,
+) -> None:
+    """One that leaves may never hear of it, and what it has read would be read again."""
+    client = scene.client("a")
+    scene.pass_time(1)
+    scene.change_topics(t=6)
+    missed = scene.beat("a", 1)
+    admit = scene.group.admit_commit
+    assert [admit("a", None, epoch, scene.now) for epoch in (1, missed.epoch)] == [0, 0]
+    assert admit("a", None, 0, scene.now) is ErrorCode.STALE_MEMBER_EPOCH
+    assert admit("a", None, -1, scene.now) is ErrorCode.STALE_MEMBER_EPOCH
+    client.epoch, client.owned = missed.epoch, missed.assignment or NOTHING
+    other = scene.client("b")
+    scene.settle(client, other)
+    gave_up = client.epoch
+    assert gave_up == missed.epoch + 1
+    assert admit("a", None, gave_up, scene.now) is ErrorCode.NONE
+    assert admit("a", None, missed.epoch, scene.now) is ErrorCode.STALE_MEMBER_EPOCH
+
+
+@pytest.mark.parametrize("how", ["joins again", "leaves for a while", "is restored"])
+def test_only_the_present_epoch_counts_of_a_member_that(how: str, scene: Scene) -> None:
+    scene.client("a", instance_id="i")
+    scene.pass_time(1)
+    scene.change_topics(t=6)
+    epoch = scene.beat("a", 1).epoch
+    if how == "joins again":
+        epoch = scene.client("a", "t", "u", instance_id="i").epoch
+    elif how == "leaves for a while":
+        scene.clients["a"].leave(-2)
+    else:
+        scene.restart()
+    admit = scene.group.admit_commit
+    assert admit("a", "i", 1, scene.now) is ErrorCode.STALE_MEMBER_EPOCH
+    assert admit("a", "i", -1, scene.now) is ErrorCode.STALE_MEMBER_EPOCH
+    if how != "leaves for a while":
+        assert admit("a", "i", epoch, scene.now) is ErrorCode.NONE
+
+
 # Restarts of the coordinator
 
 

@@ -226,6 +226,8 @@ def test_a_commit_on_closing_gets_the_epoch_that_it_needs() -> None:
         coordinator, now = world.coordinator, asyncio.get_running_loop().time()
         coordinator.group.topics_changed(["t"], now)
         coordinator.heartbeat(_beat_of(first), now)  # its answer is lost: a new epoch
+        (member,) = coordinator.group.members
+        member.gave_up_in = member.previous_epoch  # no commit of that epoch counts any more
         await first.rebalance.close(may_commit=False)
         assert coordinator.committed[T0] == 10**6
 
