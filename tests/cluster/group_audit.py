@@ -246,7 +246,8 @@ def commits_set_back(stories: Iterable[Story]) -> list[str]:
 def read_again(stories: Iterable[Story]) -> list[str]:
     """Return where a record was read again, unless whoever read it died before it committed it.
 
-    A member that was expelled, and learned of it late, counts as one that died.
+    A member that was expelled, and learned of it late, counts as one that died: what others read
+    meanwhile of what it had, it may read as well.
     """
     wrong = []
     for partition, held in stays(stories).items():
@@ -254,6 +255,8 @@ def read_again(stories: Iterable[Story]) -> list[str]:
         reads = ((at, offset, stay) for stay in held for at, offset in stay.reads)
         for at, offset, stay in sorted(reads, key=lambda read: read[0]):
             former = last.get(offset)
+            if former is not None and stay.end == "lost" and stay.since < former.since:
+                continue
             if former is not None and (
                 former is stay or former.end not in {"died", "lost"} or offset < former.committed
             ):

@@ -111,6 +111,17 @@ def test_a_member_that_was_expelled_lost_what_it_had_then() -> None:
     assert len(double_owners([again, read_from("b", 7.0)])) == 1
 
 
+def test_what_a_member_had_that_was_expelled_it_may_read_until_it_learns_of_that() -> None:
+    heir = ended(read_from("b", 3.0, 0, 1), "revoked", 4.0)
+    late = read_from("a", 1.0, 0)
+    late = story("a", *late.events, ("read", 3.5, {0: 1}))
+    assert read_again([ended(late, "lost", 5.0), heir]) == [], "it had not committed the first"
+    assert len(read_again([ended(late, "revoked", 5.0), heir])) == 2
+    later = read_from("c", 4.5, 1)
+    assert len(read_again([heir, ended(later, "lost", 5.0)])) == 1
+    assert len(read_again([ended(late, "lost", 5.0), heir, later])) == 1
+
+
 def test_a_commit_below_an_earlier_one_is_found() -> None:
     first = story("a", ("committed", 1.0, {0: 5}), ("committed", 2.0, {0: 5, 1: 9}))
     assert commits_set_back([first, story("b", ("committed", 3.0, {0: 6}))]) == []
