@@ -190,18 +190,45 @@ def _stays(story: Story) -> Iterator[Stay]:
 
 
 def double_owners(stories: Iterable[Story], session: float = 0.0) -> list[str]:
-    """Return where two members had one partition; one that was expelled may learn of it late.
+    """Return where two members had one partition.
 
-    ``session``: seconds for which nobody else may have what a killed member had.
+    ``session``: seconds for which nobody else may have what a killed member had, nor what a member
+    had that was expelled and learns of it late, since it was last told of partitions.
     """
+    told = list(stories)
+    heard = {story.name: _heard(story) for story in told}
     return [
         f"{partition}: {one} and {other}"
-        for partition, held in stays(stories).items()
+        for partition, held in stays(told).items()
         for one, other in combinations(held, 2)
-        if other.since < one.until + (session if one.end == "died" else 0.0)
-        and other.member != one.member
-        and one.end != "lost"
+        if other.member != one.member
+        and other.since < _free_from(one, other.since, heard[one.member], session)
     ]
+
+
+def _free_from(one: Stay, at: float, heard: Sequence[float], session: float) -> float:
+    """From when others may have what a member had, as far as is known at a time."""
+    if one.end == "lost":
+        return min(one.until, max(when for when in heard if when <= at) + session)
+    return one.until + (session if one.end == "died" else 0.0)
+
+
+def expelled_early(stories: Iterable[Story], session: float) -> list[str]:
+    """Return which members lost their place within so many seconds of being told of partitions."""
+    wrong = []
+    for story in stories:
+        heard = -float("inf")
+        for event in list(story.events):
+            if event.what == "assigned":
+                heard = event.at
+            elif event.what in {"lost", "expelled"} and event.at < heard + session:
+                wrong.append(f"{story.name} is told {event.at - heard:.3f} s later: {event}")
+    return wrong
+
+
+def _heard(story: Story) -> list[float]:
+    """When a member is known to have heard from the group: heartbeats are not told of."""
+    return [event.at for event in list(story.events) if event.what == "assigned"]
 
 
 def foreign_reads(stories: Iterable[Story]) -> list[str]:
@@ -227,7 +254,7 @@ def lost_commits(stories: Iterable[Story]) -> list[str]:
     for partition, held in stays(told).items():
         for stay in held:
             first = stay.reads[0][1] if stay.reads else float("inf")
-            known = (offset for at, offset, _ in commits[partition] if at < stay.since)
+            known = (one.offset for one in commits[partition] if one.known_at < stay.since)
             if first < (least := max(known, default=0)):
                 wrong.append(f"{stay.member} reads {partition} from {first}, not {least}")
     return wrong
@@ -237,9 +264,26 @@ def commits_set_back(stories: Iterable[Story]) -> list[str]:
     """Return where a member committed less than was committed before."""
     wrong = []
     for partition, commits in _commits(stories).items():
-        for (_, before, one), (at, after, other) in pairwise(commits):
-            if after < before:
-                wrong.append(f"{partition}: {before} by {one}, {after} by {other} at {at:.3f}")
+        for one, other in pairwise(commits):
+            if other.offset < one.offset:
+                wrong.append(f"{partition}: {other}, after {one}")
+    return wrong
+
+
+def late_commits(stories: Iterable[Story]) -> list[str]:
+    """Return where a member could commit what another one had been given before it began to."""
+    told = list(stories)
+    commits = _commits(told)
+    wrong = []
+    for partition, held in stays(told).items():
+        for commit in commits[partition]:
+            own = [one for one in held if one.member == commit.member]
+            since = max((one.since for one in own if one.since <= commit.begun_at), default=0.0)
+            wrong += [
+                f"{partition}: {commit}, which {other} had"
+                for other in held
+                if since < other.since < commit.begun_at and other.member != commit.member
+            ]
     return wrong
 
 
@@ -247,21 +291,48 @@ def read_again(stories: Iterable[Story]) -> list[str]:
     """Return where a record was read again, unless whoever read it died before it committed it.
 
     A member that was expelled, and learned of it late, counts as one that died: what others read
-    meanwhile of what it had, it may read as well.
+    meanwhile of what it had, it may read as well. Whether it may have been expelled by then is for
+    :func:`double_owners` to say.
     """
     wrong = []
     for partition, held in stays(stories).items():
-        last: dict[int, Stay] = {}
+        readers: dict[int, list[Stay]] = defaultdict(list)
         reads = ((at, offset, stay) for stay in held for at, offset in stay.reads)
         for at, offset, stay in sorted(reads, key=lambda read: read[0]):
-            former = last.get(offset)
-            if former is not None and stay.end == "lost" and stay.since < former.since:
-                continue
-            if former is not None and (
-                former is stay or former.end not in {"died", "lost"} or offset < former.committed
-            ):
-                wrong.append(f"{partition}: {offset} at {at:.3f} by {stay}, before by {former}")
-            last[offset] = stay
+            wrong += [
+                f"{partition}: {offset} at {at:.3f} by {stay}, before by {former}"
+                for former in readers[offset]
+                if former is stay or not _may_both_read(offset, former, stay)
+            ]
+            readers[offset].append(stay)
+    return wrong
+
+
+def _may_both_read(offset: int, former: Stay, later: Stay) -> bool:
+    if former.end in {"died", "lost"} and offset >= former.committed:
+        return True
+    return later.end == "lost" and later.since < former.since
+
+
+def gaps(stories: Iterable[Story]) -> list[str]:
+    """Return where a member read another record than the next, or began beyond what is committed.
+
+    What a member may have committed counts, though it never knew: it began to.
+    """
+    told = list(stories)
+    begun = _begun_commits(told)
+    wrong = []
+    for partition, held in stays(told).items():
+        for stay in (one for one in held if one.reads):
+            (at, first), *_ = stay.reads
+            most = max((offset for since, offset in begun[partition] if since < at), default=0)
+            if first > most:
+                wrong.append(f"{partition}: {stay} begins with {first}, {most} is committed")
+            wrong += [
+                f"{partition}: {stay} reads {after} after {before} at {at:.3f}"
+                for (_, before), (at, after) in pairwise(stay.reads)
+                if after != before + 1
+            ]
     return wrong
 
 
@@ -279,7 +350,7 @@ def forgotten(stories: Iterable[Story], sightings: Sequence[Sighting]) -> list[s
     seen: dict[int, int] = {}
     for asked_at, committed in sightings:
         for partition, offset in committed.items():
-            known = (at_least for at, at_least, _ in commits[partition] if at < asked_at)
+            known = (one.offset for one in commits[partition] if one.known_at < asked_at)
             least = max(*known, seen.get(partition, 0), 0)
             if offset < least:
                 wrong.append(f"{partition}: {offset} at {asked_at:.3f}, not {least}")
@@ -308,12 +379,39 @@ def unread(stories: Iterable[Story], ends: Mapping[int, int]) -> dict[int, int]:
     return {partition: count for partition, count in missing.items() if count}
 
 
-def _commits(stories: Iterable[Story]) -> dict[int, list[tuple[float, int, str]]]:
-    """Return when which offset of each partition was known to be committed, and by whom."""
-    found: dict[int, list[tuple[float, int, str]]] = defaultdict(list)
+class Commit(NamedTuple):
+    """A member knew at a time that an offset is committed; it had begun to do so before."""
+
+    known_at: float
+    offset: int
+    member: str
+    begun_at: float
+
+    def __str__(self) -> str:
+        return f"{self.offset} by {self.member} from {self.begun_at:.3f} to {self.known_at:.3f}"
+
+
+def _commits(stories: Iterable[Story]) -> dict[int, list[Commit]]:
+    """Return the commits of each partition that are known to be stored, in order of time."""
+    found: dict[int, list[Commit]] = defaultdict(list)
+    for story in stories:
+        begun: dict[int, float] = {}
+        for event in list(story.events):
+            for partition, offset in event.offsets.items():
+                if event.what == "committing":
+                    begun[partition] = event.at
+                elif event.what == "committed":
+                    since = begun.get(partition, event.at)
+                    found[partition].append(Commit(event.at, offset, story.name, since))
+    return defaultdict(list, {partition: sorted(one) for partition, one in found.items()})
+
+
+def _begun_commits(stories: Iterable[Story]) -> dict[int, list[tuple[float, int]]]:
+    """Return when a commit of which offset was begun, or else known to be stored."""
+    found: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for story in stories:
         for event in list(story.events):
-            if event.what == "committed":
+            if event.what in {"committing", "committed"}:
                 for partition, offset in event.offsets.items():
-                    found[partition].append((event.at, offset, story.name))
-    return defaultdict(list, {partition: sorted(one) for partition, one in found.items()})
+                    found[partition].append((event.at, offset))
+    return found

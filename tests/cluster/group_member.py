@@ -6,9 +6,10 @@ name a line: ``join`` makes a member, ``unsubscribe`` has it leave and ``subscri
 
 Members read, commit what they read about once a second and before they give partitions up, and
 print what happens to them, a JSON array a line: ``[name, what, seconds, {partition: offset}]``.
-``what``: assigned, revoked, lost, read, committed, expelled (a commit was refused as one of nobody)
-or left. It is printed when a member begins to hold a partition, or has ceased to; offsets are what
-was read, or committed. Seconds are of the machine's monotonic clock.
+``what``: assigned, revoked, lost, read, committing (it begins to), committed, expelled (a commit
+was refused as one of nobody) or left. It is printed when a member begins to hold a partition, or
+has ceased to; offsets are what was read, or is to be committed. Seconds are of the machine's
+monotonic clock.
 """
 
 import asyncio
@@ -168,6 +169,7 @@ class _LibrdkafkaMember:
         if not offsets:
             return True
         places = [ck.TopicPartition(self._topic, one, at) for one, at in offsets.items()]
+        self._diary.tell("committing", offsets)
         try:
             done = self._consumer.commit(offsets=places, asynchronous=False)
         except ck.KafkaException as error:
@@ -252,6 +254,7 @@ class _QbusMember:
         """Commit; return whether all is stored. Otherwise the next commit covers it."""
         if not offsets:
             return True
+        self._diary.tell("committing", offsets)
         try:
             await self._consumer.commit({(self._topic, one): at for one, at in offsets.items()})
         except QbusError as error:

@@ -26,6 +26,7 @@ from .group_audit import (
     commits_set_back,
     double_owners,
     foreign_reads,
+    late_commits,
     lost_commits,
     python_crew,
     unread,
@@ -80,6 +81,7 @@ def test_one_owner_and_no_commit_lost_while_brokers_are_killed(running: QbusClus
     assert foreign_reads(told) == []
     assert lost_commits(told) == []
     assert commits_set_back(told) == []
+    assert late_commits(told) == []
     assert _committed(running.bootstrap, topic) == ends
 
 

@@ -6,8 +6,11 @@ from .group_audit import (
     Story,
     commits_set_back,
     double_owners,
+    expelled_early,
     foreign_reads,
     forgotten,
+    gaps,
+    late_commits,
     lost_commits,
     pauses,
     read_again,
@@ -109,6 +112,53 @@ def test_a_member_that_was_expelled_lost_what_it_had_then() -> None:
     assert read_again([late, read_from("b", 3.0, 0, 1)]) == []
     again = story("a", *late.events, ("assigned", 6.0, {0: -1}), ("revoked", 8.0, {0: -1}))
     assert len(double_owners([again, read_from("b", 7.0)])) == 1
+
+
+def test_nobody_has_what_a_member_had_before_it_can_have_been_expelled() -> None:
+    late = story("a", ("assigned", 1.0, {0: -1, 1: -1}), ("lost", 20.0, {0: -1}))
+    assert double_owners([late, read_from("b", 11.5)], session=10.0) == []
+    assert len(double_owners([late, read_from("b", 10.5)], session=10.0)) == 1
+    again = story("a", late.events[0], ("assigned", 5.0, {2: -1}), late.events[1])
+    assert len(double_owners([again, read_from("b", 11.5)], session=10.0)) == 1
+    at_once = story("a", ("assigned", 1.0, {0: -1}), ("lost", 2.0, {0: -1}))
+    assert double_owners([at_once, read_from("b", 2.5)], session=10.0) == []
+
+
+def test_a_member_that_has_just_been_told_of_partitions_is_not_expelled() -> None:
+    early = story("a", ("assigned", 1.0, {0: -1}), ("expelled", 9.0, {}), ("lost", 12.0, {0: -1}))
+    assert len(expelled_early([early], 10.0)) == 1
+    assert expelled_early([early], 7.0) == []
+    again = story("b", *early.events, ("assigned", 13.0, {0: -1}), ("lost", 14.0, {0: -1}))
+    assert len(expelled_early([again], 7.0)) == 1
+
+
+def test_nobody_commits_what_another_one_was_given_meanwhile() -> None:
+    heir = read_from("b", 3.0, 0)
+    late = [("committing", 3.5, {0: 1}), ("committed", 3.6, {0: 1})]
+    before = [("committing", 2.9, {0: 1}), ("committed", 3.6, {0: 1})]
+    for end in (["lost"], ["revoked"], []):
+        ends = [(how, 4.0, {0: -1}) for how in end]
+        assert (
+            late_commits([story("a", *read_from("a", 1.0, 0).events, *before, *ends), heir]) == []
+        )
+        (wrong,) = late_commits([story("a", *read_from("a", 1.0, 0).events, *late, *ends), heir])
+        assert "1 by a" in wrong
+    had_before = ended(read_from("b", 0.5), "revoked", 0.9)
+    assert late_commits([story("a", *read_from("a", 1.0, 0).events, *late), had_before]) == []
+    back = story("a", ("assigned", 1.0, {0: -1}), ("assigned", 3.2, {0: -1}), *late)
+    assert len(late_commits([back, heir])) == 1, "it never gave it up"
+
+
+def test_a_member_reads_one_record_after_the_other_from_what_is_committed() -> None:
+    assert gaps([read_from("a", 1.0, 0, 1, 2)]) == []
+    assert len(gaps([read_from("a", 1.0, 0, 2)])) == 1
+    assert len(gaps([read_from("a", 1.0, 0, 1, 0, 1)])) == 1
+    assert len(gaps([read_from("a", 1.0, 1)])) == 1, "nobody has committed the first"
+    first = ended(read_from("a", 1.0, 0, 1, 2, committed=2), "lost", 2.0)
+    assert gaps([first, read_from("b", 3.0, 2)]) == []
+    assert len(gaps([first, read_from("b", 3.0, 3)])) == 1, "the third was read, and not committed"
+    tried = story("a", *first.events[:-1], ("committing", 1.9, {0: 3}), first.events[-1])
+    assert gaps([tried, read_from("b", 3.0, 3)]) == [], "it may be committed"
 
 
 def test_what_a_member_had_that_was_expelled_it_may_read_until_it_learns_of_that() -> None:

@@ -146,6 +146,7 @@ class GroupMembers {
             if (offsets.isEmpty()) {
                 return true;
             }
+            tell("committing", positions(offsets));
             try {
                 consumer.commitSync(offsets);
             } catch (KafkaException refused) {
@@ -156,13 +157,8 @@ class GroupMembers {
                 }
                 return false;
             }
-            Map<Integer, Long> stored = new HashMap<>();
-            offsets.forEach(
-                    (place, offset) -> {
-                        stored.put(place.partition(), offset.offset());
-                        next.remove(place, offset);
-                    });
-            tell("committed", stored);
+            offsets.forEach(next::remove);
+            tell("committed", positions(offsets));
             return true;
         }
 
@@ -191,6 +187,13 @@ class GroupMembers {
         public void onPartitionsLost(Collection<TopicPartition> places) {
             next.keySet().removeAll(places);
             tell("lost", indexes(places));
+        }
+
+        private static Map<Integer, Long> positions(
+                Map<TopicPartition, OffsetAndMetadata> offsets) {
+            Map<Integer, Long> found = new HashMap<>();
+            offsets.forEach((place, offset) -> found.put(place.partition(), offset.offset()));
+            return found;
         }
 
         private static Map<Integer, Long> indexes(Collection<TopicPartition> places) {
