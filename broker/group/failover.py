@@ -16,7 +16,8 @@ noticing. The store keeps the two apart, not their beliefs:
   the log, a fence says nothing of who leads the log's partition: a group without a node has none,
   and a leader that was deposed may have made the node, or loaded the group last. There the store
   confirms who leads (:mod:`.leadership`), unless no other replica could: once for a group that has
-  a node, as whoever is elected later takes the fence, and for others each time.
+  a node, as whoever is elected later takes the fence, and for others each time; also each time
+  while transactions bring offsets, as whoever leads ends those without the fence.
 - An answer from memory alone is true for the generation that it names, which cannot change: a
   repeated SyncGroup gets the assignment that was stored. Until this broker hears of the failover, a
   heartbeat may confirm a generation that is over; the member learns of it with its next commit at

@@ -226,9 +226,10 @@ class GroupRegistry:
         the log, that is not enough: the last broker to load it may be one that was deposed and has
         not heard of it, or such a broker may have made the node, and the leader knows the group
         without one. So the store confirms who leads as well, until it has done so once since the
-        group has a node: who leads later has to load it from there, and takes the fence.
+        group has a node: who leads later has to load it from there, and takes the fence. It need
+        not do so to end a transaction; so while there are some, who leads is asked each time.
         """
-        if metadata.is_in_log and not metadata.is_fenced:
+        if metadata.is_in_log and not (metadata.is_fenced and self._is_stable(metadata.group_id)):
             is_stored = metadata.znodes.version is not None
             error = await self._confirm_leadership(metadata)
             if error is not None:
@@ -239,6 +240,10 @@ class GroupRegistry:
         if metadata.is_disposable:
             return ErrorCode.NONE
         return await self.save_offsets(metadata, {})
+
+    def _is_stable(self, group_id: str) -> bool:
+        """Whether no transaction brings offsets to a group in the log, as far as is known here."""
+        return self.homes is not None and not self.homes.log.unstable(group_id)
 
     async def _confirm_leadership(self, metadata: GroupMetadata) -> ErrorCode | None:
         """Confirm that this broker leads the partition of a group's offsets; the error, if any.

@@ -14,7 +14,18 @@ from qbus.metadata import Check, Node, Set, StoreUnavailable
 from qbus.metadata.znodes import PartitionStateNode
 from qbus.names import OFFSETS_TOPIC
 
-from .offset_shell import LOG, PARTITIONS, Followers, OffsetShell, refused, switch, two
+from .offset_shell import (
+    LOG,
+    PARTITIONS,
+    Followers,
+    OffsetShell,
+    P,
+    bring,
+    is_unstable,
+    refused,
+    switch,
+    two,
+)
 from .shell import at, settle
 
 GROUP = "simple"
@@ -127,6 +138,33 @@ class TestAGroupWithANode:
         await brokers.one.settle_group(GROUP, "a")
         assert await refused(brokers.one.groups.offsets(GROUP)) is ErrorCode.NOT_COORDINATOR
         assert await brokers.other.offset(GROUP, "t", 0) == 6
+
+    async def test_is_not_told_of_by_a_deposed_leader_as_before_the_end_of_a_transaction(
+        self, stored: Two
+    ) -> None:
+        """The marker needs no group: the leader has not loaded it yet, nor taken the fence."""
+        assert await stored.one.offset(GROUP, "t", 0) == 5
+        await bring(stored.one, 8, group=GROUP)
+        assert await is_unstable(stored.one, GROUP)
+        stored.other.store.gate.clear()
+        await stored.depose()
+        stored.one.shared.mark_in(stored.index, (P, 0), committed=True)
+        assert await refused(stored.one.groups.offsets(GROUP)) is ErrorCode.NOT_COORDINATOR
+        stored.other.store.gate.set()
+        assert await stored.other.offset(GROUP, "t", 0) == 8
+
+    async def test_is_asked_about_each_time_while_transactions_bring_offsets(
+        self, stored: Two
+    ) -> None:
+        before = stored.checks()
+        await bring(stored.one, 8, group=GROUP)
+        for _ in range(2):
+            assert await stored.one.offset(GROUP, "t", 0) == 5
+        assert stored.checks() == before + 2
+        stored.one.shared.mark_in(stored.index, (P, 0), committed=True)
+        for _ in range(2):
+            assert await stored.one.offset(GROUP, "t", 0) == 8
+        assert stored.checks() == before + 2
 
     async def test_is_told_of_by_the_fence_where_nobody_else_could_lead(self, stored: Two) -> None:
         stored.partition.has_others_in_sync = False
