@@ -14,7 +14,6 @@ The class has no clock and does no IO: ``now`` is monotonic seconds, ``wake_at``
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -48,17 +47,15 @@ from ..group.requests import (
     SyncResult,
 )
 from ..group.state import GroupState
-from .assignors import ASSIGNORS, Partitions, Reader, TopicPartition
+from .assignors import Partitions, TopicPartition
 from .member import JOIN, LEAVE, LEAVE_STATIC, NONE, Classic, Member, MemberState
-from .nodes import encode_group, encode_member, group_path
+from .nodes import encode_member, group_path
 from .release import Release
 from .roster import Catalog, Roster
+from .targets import Targets
 
-_MEMBERS_PER_SECOND: Final = 500
-"""A group of so many members is assigned anew once a second at most, a smaller one more often."""
-_MOST_PAUSE: Final = 1.0
-_LEAST_INTERVAL_MS: Final = 1_000
-"""How often members that wait are to ask at most. Clients give a request up after the interval."""
+_LEAST_INTERVAL_MS: Final = 2_000
+"""How often members that wait are to ask at most: librdkafka waits no longer for an answer."""
 _OFTENER: Final = 5
 """How many times as often as others they ask."""
 
@@ -78,8 +75,6 @@ class Settings(NamedTuple):
 class ConsumerGroup:
     """The state machine of one group.
 
-    epoch: counts the changes of members, subscriptions and topics.
-    assignment_epoch: the epoch that the members' targets were made in.
     wake_at: the monotonic time in seconds at which :meth:`tick` is due.
     """
 
@@ -88,17 +83,12 @@ class ConsumerGroup:
     ) -> None:
         self.group_id = group_id
         self.protocol_type: str | None = CONSUMER
-        self.epoch = epoch
-        self.assignment_epoch = epoch
         self.wake_at = math.inf
         self._catalog = catalog
         self._settings = settings
-        self._roster = Roster(group_id, catalog)
-        self._former_epoch = epoch  # before the present event
-        self._assign_at = -math.inf
+        self._roster = roster = Roster(group_id, catalog)
+        self._targets = Targets(roster, catalog, lambda: settings().assignors, epoch)
         self._state = GroupState.EMPTY
-        self._is_changed = False
-        self._node: bytes | None = None
         self._effects: list[Effect] = []
 
     # For reading
@@ -107,6 +97,16 @@ class ConsumerGroup:
     def state(self) -> GroupState:
         """The state: of the members' way to their targets, not of a phase that they share."""
         return self._state
+
+    @property
+    def epoch(self) -> int:
+        """Counts the changes of members, subscriptions and topics."""
+        return self._targets.epoch
+
+    @property
+    def assignment_epoch(self) -> int:
+        """The epoch that the members' targets were made in."""
+        return self._targets.made_in
 
     @property
     def kind(self) -> str:
@@ -126,10 +126,7 @@ class ConsumerGroup:
     @property
     def assignor(self) -> str:
         """The name of the assignor that most members ask for."""
-        known = self._settings().assignors
-        votes = Counter(one.assignor for one in self._roster.members if one.assignor in known)
-        most = max(votes.values(), default=0)
-        return next((name for name in known if votes[name] == most), known[0])
+        return self._targets.assignor
 
     def takes(self, request: Request) -> bool:
         """Whether this group can handle a request: not a join of the classic protocol if empty."""
@@ -145,7 +142,7 @@ class ConsumerGroup:
         """Decide whether offsets may be committed; a classic member's commit extends its session.
 
         Any client may commit to an empty group, otherwise only members in their present epoch, or
-        in the one before if they may have missed that it is over (:meth:`Member.may_commit`).
+        in the one before if they may have missed that it is over (:meth:`Member.may_use_offsets`).
         """
         if self._state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -156,7 +153,7 @@ class ConsumerGroup:
         except ApiError as error:
             return error.code
         if member.classic is None:
-            is_known = member.may_commit(generation)
+            is_known = member.may_use_offsets(generation)
             return ErrorCode.NONE if is_known else ErrorCode.STALE_MEMBER_EPOCH
         if generation != member.epoch:
             return ErrorCode.ILLEGAL_GENERATION
@@ -164,13 +161,16 @@ class ConsumerGroup:
         return ErrorCode.NONE
 
     def admit_fetch(self, member_id: str | None, epoch: int, /) -> ErrorCode:
-        """Decide whether the committed offsets may be read: members in their present epoch."""
+        """Decide whether the committed offsets may be read: in the epochs of commits."""
         if member_id is None and epoch < 0:
             return ErrorCode.NONE
         member = self._roster.find(member_id or "")
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+        is_known = (
+            member.may_use_offsets(epoch) if member.classic is None else epoch == member.epoch
+        )
+        return ErrorCode.NONE if is_known else ErrorCode.STALE_MEMBER_EPOCH
 
     def image(self) -> GroupImage:
         """The group's own node: of a group without classic members."""
@@ -178,9 +178,7 @@ class ConsumerGroup:
 
     def nodes(self) -> Mapping[str, bytes]:
         """Encode the group and its members; those that did not change are encoded already."""
-        if self._node is None:
-            self._node = encode_group(self.epoch, self.assignment_epoch)
-        nodes = {group_path(): self._node}
+        nodes = {group_path(): self._targets.encode()}
         for member in self._roster.members:
             if member.encoded is None:
                 member.encoded = encode_member(member)
@@ -197,14 +195,14 @@ class ConsumerGroup:
         topics are nobody's target, they came while no broker had the group, or again only part of
         a change was stored: then the assignment is made anew at once.
         """
-        self.assignment_epoch = assignment_epoch
+        self._targets.made_in = assignment_epoch
         for member in sorted(members, key=lambda one: one.epoch):
             member.gave_up_in = member.epoch
             self._roster.restore(member)
             self._extend_session(member, now)
             self._time_release(member, now)
-        if self.epoch == self.assignment_epoch and self._roster.leaves_partitions_out():
-            self._begin_epoch()
+        if not self._targets.are_due and self._roster.leaves_partitions_out():
+            self._targets.begin_epoch()
             self._wake_by(now)
         self._state = self._find_state()
 
@@ -229,12 +227,12 @@ class ConsumerGroup:
         for member in late:
             self._roster.remove(member)
         if late:
-            self._begin_epoch()
+            self._targets.begin_epoch()
         self._assign(now)
         deadlines = (min(one.deadline, one.release.by) for one in self._roster.members)
         self.wake_at = min(deadlines, default=math.inf)
-        if self.epoch > self.assignment_epoch:
-            self._wake_by(self._assign_at)
+        if self._targets.are_due:
+            self._wake_by(self._targets.due_at)
         return self._finish(f"{len(late)} members were silent for too long" if late else "")
 
     def topics_changed(self, names: Collection[str], now: float, /) -> list[Effect]:
@@ -249,7 +247,7 @@ class ConsumerGroup:
                 self._roster.match(member)
             is_concerned |= not (former | member.subscription).isdisjoint(names)
         if is_concerned:
-            self._begin_epoch()
+            self._targets.begin_epoch()
             self._assign(now)
         return self._finish("topics have changed")
 
@@ -285,13 +283,14 @@ class ConsumerGroup:
         member = self._join(request) if is_joining else self._known(request)
         is_late = request.epoch != member.epoch
         if self._update(member, request):
-            self._begin_epoch()
+            self._targets.begin_epoch()
         self._assign(now)
         if is_joining:
             self._reconcile(member, NONE, now, is_joining=True)
             member.gave_up_in = member.epoch - 1
         else:
             self._reconcile(member, request.owned, now, is_full=request.is_full, is_late=is_late)
+            member.has_missed |= is_late or request.is_full
         self._extend_session(member, now)
         # It is told until it says that it has that: it may have missed a response.
         must_tell = is_joining or is_late or request.is_full or member.revoking
@@ -311,13 +310,17 @@ class ConsumerGroup:
         """Return after how many milliseconds a member is to send the next heartbeat.
 
         One that waits for what others are about to give up, or for its first assignment, is to ask
-        oftener, for only an answer can tell it; so is one that may have missed an answer.
+        oftener, for only an answer can tell it; so is one that may have missed what it was given.
+        Whoever has missed an answer meanwhile has the whole interval to wait for the next ones.
         """
         interval = self._settings().heartbeat_interval_ms
-        is_new = not member.target and self.epoch > self.assignment_epoch
-        if is_new or member.offers or member.state is MemberState.UNRELEASED:
-            return min(interval, max(interval // _OFTENER, _LEAST_INTERVAL_MS))
-        return interval
+        is_new = not member.target and self._targets.are_due
+        if not (is_new or member.offers or member.state is MemberState.UNRELEASED):
+            member.has_missed = False
+            return interval
+        if member.has_missed:
+            return interval
+        return min(interval, max(interval // _OFTENER, _LEAST_INTERVAL_MS))
 
     def _join(self, request: ConsumerHeartbeat) -> Member:
         """Return the member that joins: a new one, one that lost its place, or a static one.
@@ -413,7 +416,7 @@ class ConsumerGroup:
             self._extend_session(member, now)
         else:
             self._roster.remove(member)
-            self._begin_epoch()
+            self._targets.begin_epoch()
             self._assign(now)
         return ConsumerHeartbeatResult(ErrorCode.NONE, None, request.member_id, request.epoch)
 
@@ -444,7 +447,7 @@ class ConsumerGroup:
         self._roster.touch(member)
         self._roster.match(member)
         if member.subscription != former:
-            self._begin_epoch()
+            self._targets.begin_epoch()
         self._assign(now)
         self._reconcile(member, self._ids(subscription.owned), now, is_joining=True)
         self._extend_session(member, now)
@@ -472,7 +475,7 @@ class ConsumerGroup:
         self._roster.check_room(self._settings().max_size)
         member = Member(member_id, instance_id)
         self._roster.enter(member)
-        self._begin_epoch()
+        self._targets.begin_epoch()
         return member
 
     def _classic_sync(self, request: Sync, now: float) -> SyncResult:
@@ -510,7 +513,7 @@ class ConsumerGroup:
         before = len(self._roster.members)
         outcomes = [LeaveOutcome(leaver, self._dismiss(leaver)) for leaver in request.leavers]
         if len(self._roster.members) < before:
-            self._begin_epoch()
+            self._targets.begin_epoch()
             self._assign(now)
         return LeaveResult(ErrorCode.NONE, tuple(outcomes))
 
@@ -557,49 +560,15 @@ class ConsumerGroup:
         """Remove a member whose id belongs to another one from now on."""
         if member is not None:
             self._roster.remove(member)
-            self._begin_epoch()
+            self._targets.begin_epoch()
 
     # Assignments
 
-    def _begin_epoch(self) -> None:
-        """Begin a new epoch, one for all that an event changes."""
-        self.epoch = self._former_epoch + 1
-        self._node = None
-        self._is_changed = True
-
     def _assign(self, now: float) -> None:
-        """Make the targets of the present epoch, unless that was done just now.
-
-        Members that come by the hundred share assignments, which cost most in large groups.
-        """
-        if self.epoch == self.assignment_epoch:
-            return
-        if now < self._assign_at:
-            self._wake_by(self._assign_at)
-            return
-        self._assign_at = now + min(len(self._roster.members) / _MEMBERS_PER_SECOND, _MOST_PAUSE)
-        topics = sorted(self._roster.subscription)
-        known = {name: found for name in topics if (found := self._catalog.find(name))}
-        readers = [
-            Reader(
-                member.member_id,
-                member.instance_id,
-                frozenset(known[name][0] for name in member.subscription if name in known),
-                member.target,
-            )
-            for member in self._roster.members
-        ]
-        assign = ASSIGNORS[self.assignor]
-        for member_id, target in assign(readers, dict(known.values())).items():
-            member = self._roster.get(member_id, None)
-            if member.target != target:
-                member.target = target
-                self._roster.touch(member)
-            if member.has_left and not member.assigned <= target:
-                self._roster.set_held(member, member.assigned & target, NONE)
-        self.assignment_epoch = self.epoch
-        self._node = None
-        self._is_changed = True
+        """Make the targets of the present epoch, now or soon."""
+        self._targets.make(now)
+        if self._targets.are_due:
+            self._wake_by(self._targets.due_at)
 
     def _reconcile(
         self,
@@ -651,7 +620,7 @@ class ConsumerGroup:
     def _find_state(self) -> GroupState:
         if not self._roster.members:
             return GroupState.EMPTY
-        if self.epoch > self.assignment_epoch:
+        if self._targets.are_due:
             return GroupState.ASSIGNING
         epoch = self.assignment_epoch
         if all(one.has_left or one.is_reconciled(epoch) for one in self._roster.members):
@@ -678,10 +647,10 @@ class ConsumerGroup:
 
     def _finish(self, reason: str = "") -> list[Effect]:
         """Have changes stored, before the responses that tell of them."""
-        if not (self._is_changed or self._roster.has_changed):
+        if not (self._targets.has_changed or self._roster.has_changed):
             return self._effects
-        self._is_changed = self._roster.has_changed = False
-        self._former_epoch = self.epoch
+        self._roster.has_changed = False
+        self._targets.end_event()
         before, self._state = self._state, self._find_state()
         first: list[Effect] = [Save()]
         if self._state is not before:

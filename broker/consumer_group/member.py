@@ -23,7 +23,9 @@ more, and has, the first time, the whole time-out again.
 
 One that has not shown yet that it heard of its epoch comes to no other. Else it would be taken for
 another one if it missed that as well: it may know its epoch or the one before. In the latter it may
-commit offsets, too, as long as it has all that it had then: nobody else can have committed any.
+commit and read offsets, too, as long as it has all that it had then: nobody else can have committed
+any of that since. Whenever it gives up what it was told to, it comes to another epoch, so that a
+commit that is late does not count, be there more to give up or not.
 """
 
 import math
@@ -79,6 +81,7 @@ class Member:
     taken: what it holds and has listed since it was last told to take it over. Not stored.
     doubts: how often its list was no answer to what it is to give up now. Not stored.
     offers: how often in a row it was told of what it did not list. Not stored.
+    has_missed: whether it missed an answer while it waited for something. Not stored.
     sight: the topics that its pattern may match, as of its last heartbeat; None: all. Not stored.
     path, encoded: where and how it is stored; None: it changed since.
     """
@@ -108,6 +111,7 @@ class Member:
     taken: Partitions = field(default=NONE, repr=False)
     doubts: int = field(default=0, repr=False)
     offers: int = field(default=0, repr=False)
+    has_missed: bool = field(default=False, repr=False)
     sight: Sight | None = field(default=None, repr=False)
     path: str = field(default="", repr=False)
     encoded: bytes | None = field(default=None, repr=False)
@@ -147,11 +151,11 @@ class Member:
         """Whether it has all that the assignment of an epoch gives to it."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
-    def may_commit(self, epoch: int) -> bool:
-        """Whether offsets may be committed in an epoch.
+    def may_use_offsets(self, epoch: int) -> bool:
+        """Whether offsets may be committed, or read, in an epoch.
 
-        As by KIP-1251, but the epoch before is over once it has given up anything of what it had
-        then, not only for that.
+        As by KIP-1251 for commits, but the epoch before is over once it has given up anything of
+        what it had then, not only for that.
         """
         return epoch == self.epoch or self.gave_up_in < epoch == self.previous_epoch
 
@@ -193,21 +197,30 @@ class Member:
         if released and is_patient and not is_joining and self._may_not_know():
             self.offers += 1
             self.told = None
-            if self.state is MemberState.UNREVOKED:
-                self.state, self.revoking = MemberState.UNRELEASED, NONE
+            self._give_up(epoch, is_late=is_late)
             return before != (self.epoch, self.state, self.assigned, self.revoking)
         self.offers = 0
         has_given_up = is_joining and owned is not None and not owned & released
         if released and not has_given_up:
+            self._give_up(epoch, is_late=is_late)
             self.state = MemberState.UNREVOKED
             self.assigned, self.revoking = self.assigned & self.target, released
         elif is_late and self.epoch != epoch:
-            if self.revoking:
-                self.state, self.revoking = MemberState.UNRELEASED, NONE
-                self.taken &= self.held
+            self._give_up(epoch, is_late=is_late)
+            self.taken &= self.held
         else:
             self._take_over(epoch, is_free)
         return before != (self.epoch, self.state, self.assigned, self.revoking)
+
+    def _give_up(self, epoch: int, *, is_late: bool) -> None:
+        """It has given up what it was told to, if anything: it comes to another epoch.
+
+        Not yet to that of the target.
+        """
+        if self.state is MemberState.UNREVOKED:
+            if self.revoking and not is_late and self.epoch + 1 < epoch:
+                self._come_to(self.epoch + 1)
+            self.state, self.revoking = MemberState.UNRELEASED, NONE
 
     def _take_over(self, epoch: int, is_free: Callable[[TopicPartition], bool]) -> None:
         """Have all of its target that is free: it has given up the rest."""
@@ -217,6 +230,9 @@ class Member:
         self.assigned, self.revoking = kept | free, NONE
         self.state = MemberState.STABLE if free == wanted else MemberState.UNRELEASED
         self.taken &= self.held
+        self._come_to(epoch)
+
+    def _come_to(self, epoch: int) -> None:
         if self.epoch != epoch:
             self.previous_epoch, self.epoch = self.epoch, epoch
 

@@ -6,10 +6,12 @@ import sys
 from collections import Counter, defaultdict
 from functools import partial
 from random import Random
+from typing import NamedTuple
 
 import pytest
 
 from qbus.broker.consumer_group import ConsumerGroup, Partitions
+from qbus.broker.consumer_group.assignors import TopicPartition
 from qbus.broker.consumer_group.nodes import decode
 from qbus.broker.group.requests import Request, Respond, Result, Save
 from qbus.broker.group.state import GroupState
@@ -26,6 +28,15 @@ _LATE_S = 18.0
 That a member is told again and takes over what it missed, learns what to give up and has given that
 up takes three times as long at most: a client is to need less than its rebalance time-out for it.
 """
+
+
+class LateCommit(NamedTuple):
+    """What a client commits of what it reads at a step, and the coordinator gets later."""
+
+    client: Client
+    epoch: int
+    reads: Partitions
+    step: int
 
 
 class History:
@@ -56,6 +67,10 @@ class History:
         self.checked = 0
         self.had: dict[tuple[str, int], Partitions] = defaultdict(frozenset)
         """What each client has had in an epoch."""
+        self.delays = Random(seed)
+        self.commits: list[LateCommit] = []
+        self.readers: dict[TopicPartition, tuple[Client | ClassicClient, int]] = {}
+        """Who was the last to read a partition, and since which step nobody else has."""
 
     @property
     def group(self) -> ConsumerGroup:
@@ -83,6 +98,7 @@ class History:
                 client.go_on(random)
         self.live(random.random() * 2 * _HEARTBEAT_S / max(len(self.clients), 1))
         self.check()
+        self.commit()
 
     def live(self, seconds: float) -> None:
         """Let time pass, in which no client is so late that the coordinator gives it up."""
@@ -153,6 +169,7 @@ class History:
             return
         result = self.send(request)
         assert error_of(result) is not ErrorCode.UNKNOWN_MEMBER_ID, f"expelled: {client}"
+        assert error_of(result) is not ErrorCode.FENCED_MEMBER_EPOCH, f"fenced: {client}"
         was_settled = client.wanted is None
         client.take(None if fate < loss else result)  # type: ignore[arg-type]
         client.heard_at = self.scene.now if fate >= loss else client.heard_at
@@ -167,11 +184,31 @@ class History:
         if member is not None:
             self.had[client.member_id, client.epoch] |= client.reads
             admit = partial(self.group.admit_commit, client.member_id, None, now=0)
+            for epoch in range(member.epoch - 2, member.epoch + 2):
+                assert admit(generation=epoch) is self.group.admit_fetch(client.member_id, epoch)
             assert admit(generation=member.epoch) is ErrorCode.NONE
             if not admit(generation=member.previous_epoch):
                 assert self.had[client.member_id, member.previous_epoch] <= member.held
             if member.epoch - 1 != member.previous_epoch:
                 assert admit(generation=member.epoch - 1) is ErrorCode.STALE_MEMBER_EPOCH
+
+    def commit(self) -> None:
+        """Commits arrive late: those that are taken are of what nobody else has read meanwhile."""
+        for client in self.clients:
+            for one in client.reads:
+                if self.readers.get(one, (None, 0))[0] is not client:
+                    self.readers[one] = (client, self.checked)
+        if self.clients and self.delays.random() < 0.3:
+            client = self.delays.choice(self.clients)
+            if isinstance(client, Client) and client.reads:
+                self.commits.append(LateCommit(client, client.epoch, client.reads, self.checked))
+        if self.commits and self.delays.random() < 0.3:
+            late = self.commits.pop(self.delays.randrange(len(self.commits)))
+            if not self.group.admit_commit(late.client.member_id, None, late.epoch, 0):
+                for one in late.reads:
+                    reader, since = self.readers[one]
+                    assert reader is late.client, f"{late}: {reader} has read it"
+                    assert since <= late.step, f"{late}: it came back at {since}"
 
     def send(self, request: Request) -> Result:
         effects = self.group.handle(request, self.scene.now)

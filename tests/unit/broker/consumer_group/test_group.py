@@ -231,7 +231,7 @@ class TestAMemberThatMayHaveMissedWhatItWasGiven:
         assert state_of(scene, "a") is MemberState.UNREVOKED
 
     def test_is_to_ask_sooner_meanwhile(self, scene: Scene) -> None:
-        assert scene.beat("a", 2).heartbeat_interval_ms == 1_000
+        assert scene.beat("a", 2).heartbeat_interval_ms == 2_000
         self.silent(scene, 40)
         assert scene.beat("a", 2).heartbeat_interval_ms == 5_000
 
@@ -343,19 +343,44 @@ class TestAMemberThatMayHaveMissedWhatItWasGiven:
 def test_a_member_that_waits_for_others_is_to_ask_sooner(scene: Scene) -> None:
     first = scene.client("a")
     joined = scene.beat("b", 0, **SUBSCRIBED)
-    assert (joined.assignment, joined.heartbeat_interval_ms) == (NOTHING, 1_000)
+    assert (joined.assignment, joined.heartbeat_interval_ms) == (NOTHING, 2_000)
     scene.pass_time(1)
-    assert scene.beat("b", joined.epoch).heartbeat_interval_ms == 1_000  # "a" has all four still
+    assert scene.beat("b", joined.epoch).heartbeat_interval_ms == 2_000  # "a" has all four still
     assert first.beat().heartbeat_interval_ms == 5_000
     first.beat()
     told = scene.beat("b", joined.epoch)
     assert (len(told.assignment or ()), told.heartbeat_interval_ms) == (2, 5_000)
 
 
-def test_nobody_is_to_ask_oftener_than_once_a_second_or_as_configured() -> None:
+def test_nobody_is_to_ask_oftener_than_every_two_seconds_or_as_configured() -> None:
     scene = Scene(Settings(heartbeat_interval_ms=600))
     scene.client("a")
     assert scene.beat("b", 0, **SUBSCRIBED).heartbeat_interval_ms == 600
+    scene = Scene(Settings(heartbeat_interval_ms=20_000))
+    scene.client("a")
+    assert scene.beat("b", 0, **SUBSCRIBED).heartbeat_interval_ms == 4_000
+
+
+def test_a_member_that_misses_an_answer_while_it_waits_has_the_whole_interval(
+    scene: Scene,
+) -> None:
+    """Librdkafka gives an answer up after the interval, and would miss the next one as well."""
+    first = scene.client("a")
+    joined = scene.beat("b", 0, **SUBSCRIBED)
+    scene.pass_time(1)
+    assert scene.beat("b", joined.epoch).heartbeat_interval_ms == 2_000  # missed
+    again = scene.beat("b", joined.epoch, **SUBSCRIBED)
+    assert again.heartbeat_interval_ms == 5_000
+    assert scene.beat("b", again.epoch).heartbeat_interval_ms == 5_000
+    first.beat()
+    first.beat()
+    told = scene.beat("b", again.epoch)
+    assert len(told.assignment or ()) == 2
+    scene.beat("b", told.epoch, owned=told.assignment)
+    first.beat(topics=("u",))
+    scene.pass_time(1)
+    waits = scene.beat("b", told.epoch)
+    assert waits.heartbeat_interval_ms == 2_000, "it waits for something else"
 
 
 def test_members_that_come_together_are_assigned_together() -> None:
@@ -720,7 +745,7 @@ def test_only_members_in_their_epoch_commit_and_read_offsets(scene: Scene) -> No
     assert fetch("b", 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_commits_in_the_epoch_that_it_knows_until_it_hears_of_the_next(
+def test_a_member_uses_offsets_in_the_epoch_that_it_knows_until_it_hears_of_the_next(
     scene: Scene,
 ) -> None:
     """One that leaves may never hear of it, and what it has read would be read again."""
@@ -728,10 +753,12 @@ def test_a_member_commits_in_the_epoch_that_it_knows_until_it_hears_of_the_next(
     scene.pass_time(1)
     scene.change_topics(t=6)
     missed = scene.beat("a", 1)
-    admit = scene.group.admit_commit
+    admit, fetch = scene.group.admit_commit, scene.group.admit_fetch
     assert [admit("a", None, epoch, scene.now) for epoch in (1, missed.epoch)] == [0, 0]
-    assert admit("a", None, 0, scene.now) is ErrorCode.STALE_MEMBER_EPOCH
-    assert admit("a", None, -1, scene.now) is ErrorCode.STALE_MEMBER_EPOCH
+    assert [fetch("a", epoch) for epoch in (1, missed.epoch)] == [0, 0]
+    for wrong in (0, -1, missed.epoch + 1):
+        assert admit("a", None, wrong, scene.now) is ErrorCode.STALE_MEMBER_EPOCH
+        assert fetch("a", wrong) is ErrorCode.STALE_MEMBER_EPOCH
     client.epoch, client.owned = missed.epoch, missed.assignment or NOTHING
     other = scene.client("b")
     scene.settle(client, other)
@@ -739,6 +766,26 @@ def test_a_member_commits_in_the_epoch_that_it_knows_until_it_hears_of_the_next(
     assert gave_up == missed.epoch + 1
     assert admit("a", None, gave_up, scene.now) is ErrorCode.NONE
     assert admit("a", None, missed.epoch, scene.now) is ErrorCode.STALE_MEMBER_EPOCH
+    assert fetch("a", missed.epoch) is ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_a_member_comes_to_another_epoch_each_time_that_it_gives_something_up() -> None:
+    """Otherwise a commit that is late would count though somebody else has what it is of."""
+    scene = Scene(t=6)
+    client = scene.client("a")
+    scene.beat("b", 0, **SUBSCRIBED)
+    scene.pass_time(1)
+    client.beat()
+    assert (client.epoch, len(client.owned)) == (1, 3)
+    scene.beat("c", 0, **SUBSCRIBED)
+    scene.pass_time(1)
+    admit = scene.group.admit_commit
+    for epoch, left in ((2, 2), (3, 2)):
+        assert admit("a", None, epoch - 1, scene.now) is ErrorCode.NONE
+        client.beat()
+        assert (client.epoch, len(client.owned)) == (epoch, left)
+        assert admit("a", None, epoch - 1, scene.now) is ErrorCode.STALE_MEMBER_EPOCH
+    assert state_of(scene, "a") is MemberState.STABLE
 
 
 @pytest.mark.parametrize("how", ["joins again", "leaves for a while", "is restored"])
