@@ -287,7 +287,7 @@ class ConsumerGroup:
         self._assign(now)
         if is_joining:
             self._reconcile(member, NONE, now, is_joining=True)
-            member.gave_up_in = member.epoch - 1
+            member.gave_up_in, member.joined_over = member.epoch - 1, request.connection
         else:
             self._reconcile(member, request.owned, now, is_full=request.is_full, is_late=is_late)
             member.has_missed |= is_late or request.is_full
@@ -407,7 +407,21 @@ class ConsumerGroup:
         return former != (member.subscription, member.assignor)
 
     def _leave(self, request: ConsumerHeartbeat, now: float) -> ConsumerHeartbeatResult:
+        """Let a member go, for good or for a while.
+
+        A client that gave up waiting for that may have joined again by then, over another
+        connection. What it said over the former one is not of its present life.
+
+        Raises:
+            ApiError: UNKNOWN_MEMBER_ID, there is no such member, or not any more;
+                FENCED_INSTANCE_ID.
+        """
         member = self._roster.get(request.member_id, request.instance_id)
+        if request.connection < member.joined_over:
+            raise ApiError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"{member.member_id} has joined again since, over a later connection",
+            )
         if request.epoch == LEAVE_STATIC and member.instance_id is not None:
             member.previous_epoch, member.epoch = -1, LEAVE_STATIC
             member.state, member.told = MemberState.STABLE, None

@@ -83,6 +83,7 @@ class Member:
     offers: how often in a row it was told of what it did not list. Not stored.
     has_missed: whether it missed an answer while it waited for something. Not stored.
     sight: the topics that its pattern may match, as of its last heartbeat; None: all. Not stored.
+    joined_over: the number of the connection over which it joined. Not stored.
     path, encoded: where and how it is stored; None: it changed since.
     """
 
@@ -113,6 +114,7 @@ class Member:
     offers: int = field(default=0, repr=False)
     has_missed: bool = field(default=False, repr=False)
     sight: Sight | None = field(default=None, repr=False)
+    joined_over: int = field(default=0, repr=False)
     path: str = field(default="", repr=False)
     encoded: bytes | None = field(default=None, repr=False)
 

@@ -171,7 +171,8 @@ class ConsumerHeartbeat:
     ``epoch`` is the member's; 0 joins, -1 leaves, -2 leaves a static member's place free for its
     return. None, and -1 as ``rebalance_timeout_ms``, mean: as before. An empty ``pattern`` means
     none. ``owned`` are the partitions that the member holds, as topic ids and indexes. ``sight``:
-    what the pattern may match; None: every topic.
+    what the pattern may match; None: every topic. ``connection``: the number of the one that it
+    came over; later ones have greater numbers.
     """
 
     member_id: str
@@ -186,6 +187,7 @@ class ConsumerHeartbeat:
     client_id: str = ""
     client_host: str = ""
     sight: Sight | None = None
+    connection: int = 0
 
     @property
     def is_full(self) -> bool:

@@ -42,6 +42,8 @@ class Story:
                 held |= event.offsets.keys()
             elif event.what in {"revoked", "lost"}:
                 held -= event.offsets.keys()
+            elif event.what == "left":
+                held.clear()
         return set() if self.died_at is not None else held
 
 
@@ -175,6 +177,8 @@ def _stays(story: Story) -> Iterator[Stay]:
     for event in list(story.events):
         if event.what == "expelled":
             expelled = set(running)
+        elif event.what == "left":  # librdkafka does not always say what it gave up on closing
+            event = event._replace(what="revoked", offsets=dict.fromkeys(running, -1))
         for partition, offset in event.offsets.items():
             if event.what == "assigned":
                 running.setdefault(partition, Stay(story.name, partition, event.at))

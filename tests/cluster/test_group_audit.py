@@ -124,6 +124,14 @@ def test_nobody_has_what_a_member_had_before_it_can_have_been_expelled() -> None
     assert double_owners([at_once, read_from("b", 2.5)], session=10.0) == []
 
 
+def test_a_member_that_has_left_has_nothing() -> None:
+    gone = story("a", *read_from("a", 1.0, 0).events, ("left", 2.0, {}))
+    assert not gone.holds
+    assert double_owners([gone, read_from("b", 2.1)]) == []
+    assert len(double_owners([gone, read_from("b", 1.9)])) == 1
+    assert len(read_again([gone, read_from("b", 2.1, 0)])) == 1
+
+
 def test_a_member_that_has_just_been_told_of_partitions_is_not_expelled() -> None:
     early = story("a", ("assigned", 1.0, {0: -1}), ("expelled", 9.0, {}), ("lost", 12.0, {0: -1}))
     assert len(expelled_early([early], 10.0)) == 1

@@ -71,6 +71,7 @@ def _heartbeat(
         context.client_id or "",
         context.client_host,
         context.sight,
+        context.peer.connection_id,
     )
 
 
