@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ from .timers import Timer, Timers
 _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 10.0
+_PATIENCE_S: Final = 0.1
+"""How long what comes next in the metadata waits at most until offsets are deleted."""
 _DELETED: Final[Offset | None] = None
 
 
@@ -58,10 +61,17 @@ class OffsetCleaner:
             task.cancel()
 
     async def follow(self, events: Sequence[Event]) -> None:
-        """Delete the offsets of deleted topics, but not those of new topics of the same name."""
+        """Delete the offsets of deleted topics, but not those of new topics of the same name.
+
+        This may go on in the background: elections cannot wait for replicas that are slow.
+        """
         topics = [event.topic for event in events if isinstance(event, TopicDeleted)]
-        if topics and not await self._try(self._forget(topics)):
-            self._spawn(self._keep_trying_to_forget(topics))
+        if topics:
+            tried = asyncio.Event()
+            self._spawn(self._forget_at_last(topics, tried))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE_S):
+                    await tried.wait()
 
     async def clean_up(self) -> None:
         """Delete expired offsets, and groups that have neither members nor offsets.
@@ -92,9 +102,15 @@ class OffsetCleaner:
         if not error:
             self.expired += len(expired)
 
-    async def _keep_trying_to_forget(self, topics: list[Topic]) -> None:
-        await self._sleep(_RETRY_SECONDS)
-        while not await self._try(self._forget(topics)):
+    async def _forget_at_last(self, topics: list[Topic], tried: asyncio.Event) -> None:
+        """Delete the offsets of topics; ``tried`` is set when that was done, or tried once."""
+        while True:
+            try:
+                is_done = await self._try(self._forget(topics))
+            finally:
+                tried.set()
+            if is_done:
+                return
             await self._sleep(_RETRY_SECONDS)
 
     async def _forget(self, topics: list[Topic]) -> None:

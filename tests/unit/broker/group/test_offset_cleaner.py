@@ -1,5 +1,7 @@
 """The deletion of expired offsets and of those whose topic was deleted."""
 
+import asyncio
+
 import pytest
 
 from qbus.broker.group import GroupState, Leave, Leaver
@@ -139,6 +141,18 @@ class TestExpiry:
 
 
 class TestTopicDeletion:
+    async def test_does_not_hold_up_what_comes_next_while_nothing_can_be_stored(self) -> None:
+        shell = Shell()
+        topic = shell.metadata.add("t")
+        await shell.groups.commit("g", {("t", 0): at(1), ("u", 0): at(2)})
+        shell.store.gate.clear()
+        async with asyncio.timeout(2.0):
+            await shell.metadata.publish(TopicDeleted(topic))
+        shell.store.gate.set()
+        await settle()
+        assert await shell.offset("g", "t", 0) is None
+        assert await shell.offset("g", "u", 0) == 2
+
     async def test_deletes_what_all_groups_committed_for_it(self) -> None:
         shell = Shell()
         topic = shell.metadata.add("t")
