@@ -171,9 +171,12 @@ class MetadataCache:
         """Whether a broker is registered under ``epoch`` and not about to stop."""
         return self.cluster.is_live(broker, epoch)
 
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Call ``subscriber`` with all events from now on, and await what it returns."""
-        self._subscribers.append(subscriber)
+    def subscribe(self, subscriber: Subscriber, *, is_first: bool = False) -> None:
+        """Call ``subscriber`` with all events from now on, and await what it returns.
+
+        ``is_first``: before those that are there already, which may wait for a disk or for others.
+        """
+        self._subscribers.insert(0 if is_first else len(self._subscribers), subscriber)
 
     async def start(self) -> None:
         """Read everything, call the subscribers with it, and follow the feed from there.

@@ -26,8 +26,11 @@ class Metadata(Protocol):
     def suspected(self) -> set[tuple[str, int]]:
         """The partitions that may be led elsewhere by now, although this broker last led them."""
 
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Tell ``subscriber`` what becomes different, and wait for what it returns."""
+    def subscribe(self, subscriber: Subscriber, *, is_first: bool = False) -> None:
+        """Tell ``subscriber`` what becomes different, and wait for what it returns.
+
+        ``is_first``: before those that are told already.
+        """
 
     async def deleted_topics(self) -> Collection[bytes]:
         """The ids of topics that were deleted not long ago. Raises StoreUnavailable."""

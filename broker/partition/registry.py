@@ -186,8 +186,12 @@ class PartitionRegistry:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     async def start(self) -> None:
-        """Hold what the metadata says now, and follow it from here on."""
-        self._metadata.subscribe(self.follow)
+        """Hold what the metadata says now, and follow it from here on.
+
+        Before all others that do: until a change is followed here, records for a new topic are
+        taken for the one that had its name, and partitions are led that others lead by now.
+        """
+        self._metadata.subscribe(self.follow, is_first=True)
         async with self._changing:
             await self._bring(self._metadata.topics, patient=True)
         await self._remove_strays()

@@ -65,8 +65,8 @@ class Metadata:
         self._subscribers: list[Subscriber] = []
         self._created = 0
 
-    def subscribe(self, subscriber: Subscriber) -> None:
-        self._subscribers.append(subscriber)
+    def subscribe(self, subscriber: Subscriber, *, is_first: bool = False) -> None:
+        self._subscribers.insert(0 if is_first else len(self._subscribers), subscriber)
 
     def fence(self) -> Check:
         return Check(CONTROLLER_EPOCH, self.cluster.epoch_version)

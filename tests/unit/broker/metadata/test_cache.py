@@ -329,6 +329,24 @@ async def test_subscribers_are_done_before_a_change_counts_as_applied(
     await cache.applied(sequence - 1)
 
 
+async def test_one_that_must_not_wait_for_others_is_told_first(
+    store: MetadataStore, cache: MetadataCache
+) -> None:
+    told: list[str] = []
+    go_on = asyncio.Event()
+
+    async def slow(_: Sequence[Event]) -> None:
+        told.append("slow")
+        await go_on.wait()
+
+    cache.subscribe(slow)
+    cache.subscribe(lambda _: told.append("first"), is_first=True)
+    sequence = await change(store, ChangeNode(topics=("t",)), *topic_ops("t"))
+    await eventually(lambda: told == ["first", "slow"])
+    go_on.set()
+    await cache.applied(sequence)
+
+
 async def test_many_changes_are_taken_together(store: MetadataStore, cache: MetadataCache) -> None:
     listener = Listener(cache)
     sequences = await asyncio.gather(
