@@ -128,6 +128,7 @@ class PartitionRegistry:
         self._is_any_aside = False  # and not known yet whether its topic was deleted
         self._removal = LogRemoval(logs, self._threads)
         self._settings: dict[str, tuple[TopicConfig, LogConfig]] = {}
+        self._brought: dict[str, tuple[Sequence[PartitionInfo], TopicConfig]] = {}
         self._changing = asyncio.Lock()
 
     def __iter__(self) -> Iterator[Partition]:
@@ -316,6 +317,7 @@ class PartitionRegistry:
         partitions = self.topics.pop(topic.name, {})
         self._ids.pop(topic.name, None)
         self._settings.pop(topic.name, None)
+        self._brought.pop(topic.name, None)
         if self._failed:
             self._failed = {failed for failed in self._failed if failed[0] != topic.name}
         return partitions.values()
@@ -442,12 +444,19 @@ class PartitionRegistry:
         self._ids[topic.name] = topic.id
         self.topics[topic.id] = partitions = self.topics.setdefault(topic.name, {})
         config = self._metadata.topic_config(topic)
+        before, config_before = self._brought.get(topic.name, ((), None))
+        if config is not config_before:
+            before = ()
+        self._brought[topic.name] = (topic.partitions, config)
         missing = []
         for index, info in enumerate(topic.partitions):
             if self._node_id not in info.replicas:
                 continue
-            if index in partitions:
-                self._apply(partitions[index], info, config)
+            partition = partitions.get(index)
+            if partition is not None:
+                is_known = index < len(before) and before[index] is info
+                if not (is_known and _has_role(partition, info)):
+                    self._apply(partition, info, config)
                 continue
             log = self._logs.get(topic.name, index)
             is_opening = (topic.name, index) in self._opening  # perhaps for what had the name
@@ -641,6 +650,11 @@ class PartitionRegistry:
         errors = await asyncio.to_thread(self._logs.delete_many, found)
         for partition, error in errors.items():
             _log.error("the log of %s is left behind: %s", partition, error)
+
+
+def _has_role(partition: Partition, info: PartitionInfo) -> bool:
+    """Whether a partition leads or follows as ``info`` says, and does not refuse everything."""
+    return (partition.leader_id, partition.leader_epoch) == (info.leader, info.leader_epoch)
 
 
 async def _until(is_true: Callable[[], bool], patience_s: float) -> bool:

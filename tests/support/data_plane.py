@@ -15,7 +15,14 @@ from qbus.broker.kafka.context import RequestContext
 from qbus.broker.kafka.replica_sessions import ReplicaSessions
 from qbus.broker.log import LogConfig, LogManager
 from qbus.broker.metadata.cache import Subscriber
-from qbus.broker.metadata.image import BrokerInfo, Event, PartitionInfo, Topic, differences
+from qbus.broker.metadata.image import (
+    BrokerConfigChanged,
+    BrokerInfo,
+    Event,
+    PartitionInfo,
+    Topic,
+    differences,
+)
 from qbus.broker.metadata.reader import Cluster
 from qbus.broker.metrics import Metrics
 from qbus.broker.net.peer import Peer
@@ -64,6 +71,7 @@ class Metadata:
         self._config = config
         self._subscribers: list[Subscriber] = []
         self._created = 0
+        self._effective: dict[str, tuple[Mapping[str, str], TopicConfig]] = {}
 
     def subscribe(self, subscriber: Subscriber, *, is_first: bool = False) -> None:
         self._subscribers.insert(0 if is_first else len(self._subscribers), subscriber)
@@ -83,7 +91,13 @@ class Metadata:
         return self.deleted
 
     def topic_config(self, topic: Topic) -> TopicConfig:
-        return TopicConfig(self._config, topic.config)
+        known = self._effective.get(topic.name)
+        if known is None or known[0] != topic.config:
+            known = self._effective[topic.name] = (
+                topic.config,
+                TopicConfig(self._config, topic.config),
+            )
+        return known[1]
 
     def new_topic(
         self,
@@ -114,6 +128,8 @@ class Metadata:
 
     async def publish(self, *events: Event) -> None:
         """Tell the subscribers, one after the other."""
+        if any(isinstance(event, BrokerConfigChanged) for event in events):
+            self._effective.clear()
         for subscriber in self._subscribers:
             outcome = subscriber(events)
             if outcome is not None:

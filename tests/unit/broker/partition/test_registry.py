@@ -11,10 +11,11 @@ import pytest
 
 from qbus.broker.log import LogConfig, TopicPartition
 from qbus.broker.metadata.image import PartitionInfo, Topic
-from qbus.broker.partition.partition import Role
+from qbus.broker.partition.partition import Partition, Role
+from qbus.config import TopicConfig
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import StoreUnavailable
-from tests.support.data_plane import DataPlane
+from tests.support.data_plane import NODE, DataPlane
 from tests.support.logs import batch
 from tests.support.waiting import eventually
 
@@ -258,6 +259,45 @@ async def test_many_are_deleted_with_what_was_written_down_of_them(plane: DataPl
     await all_opened(plane)
     assert {plane.partition("gone", i).log.log_end_offset for i in range(MANY)} == {0}
     assert not directory.offline
+
+
+# What is the same as before
+
+
+async def test_a_change_of_a_topic_touches_those_of_its_partitions_that_it_is_about(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, applied = plane.replicas._registry, list[int]()
+    apply = registry._apply
+
+    def count(partition: Partition, info: PartitionInfo, config: TopicConfig) -> None:
+        applied.append(partition.index)
+        apply(partition, info, config)
+
+    topic = await plane.metadata.put(plane.metadata.new_topic("t", 3))
+    monkeypatch.setattr(registry, "_apply", count)
+    more = PartitionInfo(topic.partitions[0].leader, 0, (NODE,), (NODE,))
+    grown = replace(topic, partitions=(*topic.partitions, more))
+    await plane.metadata.put(grown)
+    assert applied == [3]
+    later = replace(more, leader_epoch=1, version=1)
+    changed = replace(grown, partitions=(*grown.partitions[:2], later, more))
+    await plane.metadata.put(changed)
+    assert applied == [3, 2]
+    await plane.metadata.put(replace(changed, config={"retention.ms": "5"}))
+    assert sorted(applied[2:]) == [0, 1, 2, 3]
+    assert plane.partition("t", 0).log.config.retention_ms == 5
+
+
+async def test_a_partition_that_refuses_everything_is_looked_at_with_any_change(
+    plane: DataPlane,
+) -> None:
+    topic = await plane.metadata.put(plane.metadata.new_topic("t", 2))
+    partition = plane.partition("t", 0)
+    partition.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    later = replace(topic.partitions[1], leader_epoch=1, version=1)
+    await plane.metadata.put(replace(topic, partitions=(topic.partitions[0], later)))
+    assert partition.check() is ErrorCode.NONE
 
 
 # Topics deleted by the hundred
