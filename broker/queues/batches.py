@@ -241,22 +241,24 @@ def _codec() -> ModuleType:
 
 def _positions(payload: bytes, count: int) -> "array[int]":
     """Where each record begins, and where the last one ends. Raises CorruptBatch."""
-    positions = array("I", (0,))
+    positions: list[int] = [0]
     position = 0
     try:
         for _ in range(count):
             first = payload[position]
             if first < _ONE_BYTE:
                 position += (first >> 1) + 1
+            elif (second := payload[position + 1]) < _ONE_BYTE:  # most have two
+                position += ((first - _ONE_BYTE) >> 1) + (second << 6) + 2
             else:
                 length, position = decode_varint(payload, position)
                 position += length
             positions.append(position)
+        if position > len(payload):
+            raise CorruptBatch("records are cut")
+        return array("I", positions)
     except (IndexError, OverflowError):
         raise CorruptBatch("records are cut") from None
-    if position > len(payload):
-        raise CorruptBatch("records are cut")
-    return positions
 
 
 def ttl_of(headers: Headers) -> int:
