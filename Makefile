@@ -32,7 +32,7 @@ check: .venv/.dev-ready  ## lint, formatting, types, import contracts
 perf: .venv/.dev-ready  ## measure every claim about speed, beside its peers
 	@$(BIN)/python -m perf $(ARGS)
 
-compile:  ## compile the broker's hot modules anew: changed ones run as Python until then
+compile:  ## compile the hot modules anew: changed ones run as Python until then
 	@if $(MAKE) --silent --question .venv/.run-ready; then \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .; \
 	else $(MAKE) --silent .venv/.run-ready; fi  # which compiles, too

@@ -51,7 +51,7 @@ class Discoverable(build_py):
 
 
 class Compile(build_ext):
-    """Compiles what is written in Cython, and the broker's hot modules with mypyc."""
+    """Compiles what is written in Cython, and the hot modules with mypyc."""
 
     def run(self) -> None:
         """Compile each; what cannot be compiled runs as Python."""
@@ -67,7 +67,7 @@ class Compile(build_ext):
             try:
                 libraries = finish()
             except (Exception, SystemExit) as error:  # noqa: BLE001 - no compiler, or a new Python
-                self.warn(f"the broker's hot modules are not compiled: {error}")
+                self.warn(f"the hot modules are not compiled: {error}")
                 return
             directory.mkdir(parents=True)
             if self.inplace:  # where sources may change; first, as what has no stamp is not checked

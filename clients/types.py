@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeVar, overload
+from operator import index
+from typing import Any, NamedTuple, SupportsIndex, TypeVar, overload
 from uuid import UUID
 
 from qbus.names import TopicPartition as TopicPartition  # noqa: PLC0414 - re-exported
@@ -276,6 +277,11 @@ Partition = tuple[str, int]
 """A topic and the number of a partition, such as a :class:`TopicPartition`."""
 
 
+def _partition(topic: str, number: SupportsIndex) -> TopicPartition:
+    """Return a partition whose number may be any integer, such as one of NumPy's."""
+    return TopicPartition(topic, index(number))
+
+
 @overload
 def named(partitions: Iterable[Partition]) -> list[TopicPartition]: ...
 
@@ -286,12 +292,12 @@ def named(partitions: Iterable[Partition] | None) -> list[TopicPartition] | None
 
 def named(partitions: Iterable[Partition] | None) -> list[TopicPartition] | None:
     """Return pairs of a topic and a number as partitions; None stays None."""
-    return None if partitions is None else [TopicPartition(*pair) for pair in partitions]
+    return None if partitions is None else [_partition(*pair) for pair in partitions]
 
 
 def keyed(values: Mapping[Any, T]) -> dict[TopicPartition, T]:
     """Return values by partition; the keys may be pairs of a topic and a number."""
-    return {TopicPartition(*pair): value for pair, value in values.items()}
+    return {_partition(*pair): value for pair, value in values.items()}
 
 
 def committable(offsets: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -313,10 +319,10 @@ def where_of(topic: str | Partition, partition: int | None) -> TopicPartition:
     if isinstance(topic, str):
         if partition is None:
             raise TypeError(f"which partition of {topic}?")
-        return TopicPartition(topic, partition)
+        return _partition(topic, partition)
     if partition is not None:
         raise TypeError(f"which partition: {topic[0]}-{topic[1]}, or {partition}?")
-    return TopicPartition(*topic)
+    return _partition(*topic)
 
 
 def where_and_value(
@@ -336,4 +342,4 @@ def with_offset(
 ) -> tuple[TopicPartition, int | None]:
     """Return a partition and the offset that may stand behind it."""
     topic, partition, *offset = place
-    return TopicPartition(topic, partition), offset[0] if offset else None
+    return _partition(topic, partition), offset[0] if offset else None

@@ -1,9 +1,9 @@
 """What is compiled where there is a C compiler, and which form of it a process runs.
 
-mypyc makes C of the modules below, those on the way of a record through the broker and of a line
-through the agent; the readable Python is their only source, and what runs where nothing was
-compiled. The compiled form lies apart, in ``qbus/_compiled``: a checkout whose sources have changed
-since runs the sources. So does a process whose environment says ``QBUS_COMPILED=0``.
+mypyc makes C of the modules below, those on the way of a record through the broker and the
+producer, and of a line through the agent; the readable Python is their only source, and what runs
+where nothing was compiled. The compiled form lies apart, in ``qbus/_compiled``: a checkout whose sources
+have changed since runs the sources. So does a process whose environment says ``QBUS_COMPILED=0``.
 """
 
 import os
@@ -139,6 +139,16 @@ MODULES = (
     "qbus.broker.quotas.resolution",
     "qbus.broker.transaction.markers",
     "qbus.broker.turn_end",
+    "qbus.clients.net.connection",
+    "qbus.clients.net.in_flight",
+    "qbus.clients.net.write_buffer",
+    "qbus.clients.producer.accumulator",
+    "qbus.clients.producer.batch_completer",
+    "qbus.clients.producer.plain",
+    "qbus.clients.producer.plan",
+    "qbus.clients.producer.queue",
+    "qbus.clients.producer.requests",
+    "qbus.clients.producer.sender",
 )
 """The compiled modules: whole hierarchies of classes, for a compiled class is no base of others."""
 

@@ -15,7 +15,7 @@ class BlockingDelivery(Delivery):
 
     __slots__ = ()
 
-    def hurried(self, accumulator: Accumulator) -> RecordMetadata:
+    def _hurried(self, accumulator: Accumulator) -> RecordMetadata:
         """Have it sent without delay, and return as ``result`` does."""
         # The sender is called last: it runs while this thread does nothing but wait.
         self._wait(None, partial(accumulator.hurry, self._batch))

@@ -149,7 +149,7 @@ class Producer:
         if delivery is None:
             place = (topic, value, key, headers, partition, timestamp)
             delivery = self._add_checked(*place, is_hurried=True)
-        return delivery.hurried(self._accumulator)
+        return delivery._hurried(self._accumulator)
 
     send_and_wait.__doc__ = _Producer.send_and_wait.__doc__
     send.__doc__ = _Producer.send.__doc__

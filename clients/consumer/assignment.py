@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from operator import index
 
 from qbus.errors import QbusError
 
@@ -185,6 +186,7 @@ class Assignment:
         Raises :class:`~qbus.errors.QbusError` when the partition is not assigned.
         """
         state = self.assigned(partition)
+        offset = index(offset)
         state.drop()
         state.epoch = -1
         state.position = offset if offset >= 0 else None

@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
 from qbus._version import __version__
@@ -35,6 +35,10 @@ _WANTS_CERTIFICATE = "likely it wants a client's certificate, see ssl.certificat
 _WANTS_SASL = (
     "likely its listener wants SASL: security.protocol is SASL_SSL or SASL_PLAINTEXT there"
 )
+
+
+Write = Callable[[int, int, str], list[Part]]
+"""Writes a whole request of a version, with a correlation id and a client id."""
 
 
 class PendingAnswer(NamedTuple):
@@ -250,17 +254,21 @@ class Connection(asyncio.BufferedProtocol):
         by_id: bool = False,
         newest: int | None = None,
         told: Told | None = None,
+        write: Write | None = None,
     ) -> PendingAnswer:
         """Send ``message`` as :meth:`request` does, without waiting for the response.
 
         told: called when ``frame`` is done; where a response arrives, before the loop's next turn.
+        write: writes it, instead of the codec.
 
         Raises :class:`ConnectionFailed`, and :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION.
         """
         version = self.version_by_id(api) if by_id else self.version(api)
         if newest is not None:
             version = min(version, newest)
-        return PendingAnswer(api, version, self._exchange(api, version, message, timeout, told))
+        return PendingAnswer(
+            api, version, self._exchange(api, version, message, timeout, told, write)
+        )
 
     async def send(self, api: ApiKey, message: Any) -> None:
         """Send a message that has no response (Produce with ``acks=0``)."""
@@ -319,9 +327,10 @@ class Connection(asyncio.BufferedProtocol):
         message: Any,
         timeout: float,
         told: Told | None = None,
+        write: Write | None = None,
     ) -> asyncio.Future[memoryview]:
         self._check_open()
-        correlation_id, parts = self._encoded(api, version, message)
+        correlation_id, parts = self._encoded(api, version, message, write)
         answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         if self._held is not None:
             self._held.append(_Held(correlation_id, api, parts, timeout, answer, told))
@@ -333,10 +342,13 @@ class Connection(asyncio.BufferedProtocol):
             answer.add_done_callback(told)
         return answer
 
-    def _encoded(self, api: ApiKey, version: int, message: Any) -> tuple[int, list[Part]]:
-        self._correlation_id = (self._correlation_id + 1) & _MAX_CORRELATION_ID
-        parts = encode_request(api, version, self._correlation_id, self._client_id, message)
-        return self._correlation_id, parts
+    def _encoded(
+        self, api: ApiKey, version: int, message: Any, write: Write | None = None
+    ) -> tuple[int, list[Part]]:
+        self._correlation_id = number = (self._correlation_id + 1) & _MAX_CORRELATION_ID
+        if write is not None:
+            return number, write(version, number, self._client_id)
+        return number, encode_request(api, version, number, self._client_id, message)
 
     # Called by the authenticator.
 

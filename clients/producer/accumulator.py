@@ -9,7 +9,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, cast
+from typing import Any, SupportsIndex, cast
 
 from qbus.clock import Clock
 from qbus.records import Buffer
@@ -95,7 +95,7 @@ class Accumulator:
         key: Buffer | None = None,
         headers: Headers | None = None,
         *,
-        partition: int | None = None,
+        partition: SupportsIndex | None = None,
         timestamp: int | None = None,
         broker: int | None = None,
         on_delivery: OnDelivery | None = None,

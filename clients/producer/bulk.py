@@ -30,7 +30,7 @@ def add_lists(
     values, keys, headers, timestamps = columns
     router = accumulator.router
     if partition is not None:
-        router.fixed(topic, None, None, partition, None)
+        partition = router.fixed(topic, None, None, partition, None)
     if partition is not None or (keys is None and router.is_by_key) or not values:
         yield from accumulator.add_many(topic, columns, partition)
         return
@@ -91,7 +91,7 @@ class ArrowTable:
         """Put the rows into batches as :func:`add_lists` does."""
         router = accumulator.router
         if partition is not None:
-            router.fixed(topic, None, None, partition, None)
+            partition = router.fixed(topic, None, None, partition, None)
         if partition is not None or (self._names["key"] is None and router.is_by_key):
             runs = [(ANY if partition is None else partition, self._columns)]
         else:

@@ -7,6 +7,8 @@ stick to one partition until its batch is full and then move on, which fills bat
 
 import random
 from collections.abc import Collection, Sequence
+from operator import index
+from typing import SupportsIndex
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import Buffer, murmur2
@@ -80,7 +82,7 @@ class Router:
         topic: TopicDescription,
         key: Buffer | None,
         value: Buffer | None,
-        partition: int | None,
+        partition: SupportsIndex | None,
         broker: int | None,
     ) -> int | None:
         """Return the only possible partition; None: any.
@@ -88,13 +90,10 @@ class Router:
         Raises :class:`~qbus.errors.ApiError`, and whatever a partitioner function raises.
         """
         if partition is not None:
-            _check(topic, partition, broker)
-            return partition
+            return _checked(topic, index(partition), broker)
         if self._partitioner is not None and broker is None:
-            partition = self._partitioner(topic, key, value)
-            if partition is not None:
-                _check(topic, partition, None)
-            return partition
+            chosen = self._partitioner(topic, key, value)
+            return None if chosen is None else _checked(topic, index(chosen), None)
         if broker is not None:
             led = [part.index for part in topic.partitions if part.leader == broker]
             if not led:
@@ -120,7 +119,7 @@ class Router:
         return self._sticky.move_on(topic, self.silent)
 
 
-def _check(topic: TopicDescription, partition: int, broker: int | None) -> None:
+def _checked(topic: TopicDescription, partition: int, broker: int | None) -> int:
     if not 0 <= partition < len(topic.partitions):
         raise ApiError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no partition {partition}"
@@ -130,3 +129,4 @@ def _check(topic: TopicDescription, partition: int, broker: int | None) -> None:
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"broker {broker} does not lead {topic.name}-{partition}",
         )
+    return partition

@@ -44,7 +44,7 @@ def produce_request(
     return ProduceRequest(
         transactional_id=transactional_id,
         acks=acks,
-        timeout_ms=max(1, int(timeout * 1000)),
+        timeout_ms=milliseconds(timeout),
         topic_data=[
             TopicProduceData(
                 name=topic,
@@ -58,6 +58,11 @@ def produce_request(
             for topic, indexes in by_topic(by_partition).items()
         ],
     )
+
+
+def milliseconds(timeout: float) -> int:
+    """Return what requests tell of a time-out in seconds."""
+    return max(1, int(timeout * 1000))
 
 
 def answers(batches: Sequence[Batch], response: ProduceResponse) -> Iterator[Answer]:

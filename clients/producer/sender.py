@@ -4,11 +4,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any
 
 from qbus.clock import Clock
 from qbus.errors import QbusError
-from qbus.wire import ApiKey
+from qbus.wire import ApiKey, Part, encode_request
 from qbus.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from qbus.wire.messages.produce import ProduceRequest, ProduceResponse
 
@@ -20,8 +21,9 @@ from .accumulator import Accumulator
 from .batch import UNANSWERED, Batch, ProducerIdentity
 from .batch_completer import BatchCompleter
 from .options import ProducerOptions
+from .plain import is_plain, plain_answer, plain_request
 from .plan import NodeState, Planner
-from .requests import answers, produce_request
+from .requests import answers, milliseconds, produce_request
 from .transaction import TransactionState
 
 log = logging.getLogger(__name__)
@@ -319,10 +321,11 @@ class Sender:
         try:
             answer = connection.begin(
                 ApiKey.PRODUCE,
-                self._request(batches),
+                None,
                 self._options.request_timeout,
                 newest=self._newest_produce(),
                 told=told,
+                write=partial(self._write, batches),
             )
         except QbusError as error:
             node.in_flight -= 1
@@ -330,6 +333,26 @@ class Sender:
             self.wake()
         else:
             self._awaited.add(answer.frame)
+
+    def _write(
+        self, batches: list[Batch], version: int, correlation_id: int, client_id: str
+    ) -> list[Part]:
+        if len(batches) > 1 or not is_plain(version):
+            message = self._request(batches)
+            return encode_request(ApiKey.PRODUCE, version, correlation_id, client_id, message)
+        records = batches[0].encoded
+        assert records is not None
+        options = self._options
+        return plain_request(
+            version,
+            correlation_id,
+            client_id,
+            options.transactional_id,
+            options.acks,
+            milliseconds(options.request_timeout),
+            batches[0].partition,
+            records,
+        )
 
     def _request(self, batches: list[Batch]) -> ProduceRequest:
         options = self._options
@@ -362,6 +385,13 @@ class Sender:
         self, node: NodeState, batches: list[Batch], answer: PendingAnswer
     ) -> None:
         try:
+            if len(batches) == 1 and is_plain(answer.version):
+                stored = plain_answer(answer.frame.result(), batches[0].partition)
+                if stored is not None:
+                    outcome, throttle_ms = stored
+                    node.answered(self._clock.monotonic(), throttle_ms)
+                    self._completer.delivered(batches[0], outcome)
+                    return
             response: ProduceResponse = answer.response()
         except QbusError as error:
             self._undelivered(node, batches, error)

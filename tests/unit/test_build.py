@@ -107,7 +107,7 @@ def test_what_cannot_be_compiled_runs_as_python_and_leaves_nothing(
         (directory / "half.c").touch()
         raise error
 
-    warning = f"the broker's hot modules are not compiled: {error}"
+    warning = f"the hot modules are not compiled: {error}"
     assert compilation(mypyc) == ([], [warning])
     assert [*scratch.iterdir()] == []
 

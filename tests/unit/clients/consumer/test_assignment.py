@@ -40,6 +40,16 @@ def test_a_seek_to_an_end_has_to_be_looked_up(where: int) -> None:
     assert made.without_position() == {P0: where}
 
 
+def test_an_offset_may_be_any_integer() -> None:
+    class Number:
+        def __index__(self) -> int:
+            return 7
+
+    made = assignment(P0)
+    made.seek(P0, Number())  # type: ignore[arg-type]
+    assert (made.position(P0), type(made.position(P0))) == (7, int)
+
+
 def test_no_seek_outside_the_assignment() -> None:
     with pytest.raises(QbusError, match="not assigned"):
         assignment(P0).seek(P1, 0)

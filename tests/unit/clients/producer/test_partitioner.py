@@ -7,7 +7,7 @@ from aiokafka.partitioner import murmur2 as aiokafka_murmur2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbus.clients.producer.partitioner import StickyPartitioner, partition_for_key
+from qbus.clients.producer.partitioner import Router, StickyPartitioner, partition_for_key
 from qbus.clients.types import PartitionDescription, TopicDescription
 from qbus.records import murmur2
 
@@ -73,3 +73,17 @@ def test_sticky_leaves_and_avoids_partitions_without_a_leader() -> None:
 def test_sticky_chooses_any_when_none_has_a_leader() -> None:
     assert StickyPartitioner().current(topic(-1, -1)) in {0, 1}
     assert StickyPartitioner().move_on(topic(7)) == 0
+
+
+class Number:
+    """An integer that is none of Python's, such as NumPy's."""
+
+    def __index__(self) -> int:
+        return 1
+
+
+def test_a_partition_may_be_any_integer() -> None:
+    chosen: int = Number()  # type: ignore[assignment]
+    for router, given_one in ((Router(None), chosen), (Router(lambda *_: chosen), None)):
+        found = router.fixed(topic(7, 7), b"k", b"v", given_one, None)
+        assert (found, type(found)) == (1, int)

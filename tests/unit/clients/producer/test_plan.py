@@ -17,6 +17,8 @@ from qbus.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
+pytestmark = pytest.mark.sources  # connections that are none
+
 LINGER = 0.010
 LEADERS = (1, 1, 1, 2)
 
