@@ -2,8 +2,9 @@
 
 mypyc makes C of the modules below, those on the way of a record through the broker and the
 producer, and of a line through the agent; the readable Python is their only source, and what runs
-where nothing was compiled. The compiled form lies apart, in ``qbus/_compiled``: a checkout whose sources
-have changed since runs the sources. So does a process whose environment says ``QBUS_COMPILED=0``.
+where nothing was compiled. The compiled form lies apart, in ``qbus/_compiled``: a checkout whose
+sources have changed since runs the sources. So does a process whose environment says
+``QBUS_COMPILED=0``.
 """
 
 import os

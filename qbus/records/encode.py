@@ -17,6 +17,7 @@ from qbus.records.header import (
     Buffer,
     Compression,
     write_header,
+    write_new_header,
 )
 
 RecordItem = tuple[Buffer | None, Buffer | None, Iterable[tuple[str, Buffer | None]], int]
@@ -67,6 +68,11 @@ def encode_records(  # noqa: PLR0913 - all fields that a producer sets
         if column is not None and len(column) != len(values):
             raise ValueError(f"{len(column)} {what} for {len(values)} values")
     batch, latest = codec.twin.encode_lists(values, keys, headers, timestamps, base_timestamp)
+    if latest == base_timestamp:  # as nearly always
+        batch = _compressed(batch, compression, level)
+        place = (base_timestamp, producer_id, producer_epoch, base_sequence)
+        write_new_header(batch, attributes | compression, len(values), *place)
+        return batch
     header = new_header(
         len(values),
         base_timestamp,
@@ -161,11 +167,17 @@ def seal(batch: bytearray, header: BatchHeader, level: int | None = None) -> byt
 
     Compresses the records as ``header.attributes`` say, and fills in batch length and CRC.
     """
-    codec = header.compression
-    if codec:
-        with memoryview(batch) as view, view[HEADER_SIZE:] as records:
-            payload = compress(codec, records, level)
-        batch = bytearray(HEADER_SIZE)
-        batch += payload
+    batch = _compressed(batch, header.compression, level)
     write_header(batch, header._replace(batch_length=len(batch) - LENGTH_PREFIX))
+    return batch
+
+
+def _compressed(batch: bytearray, compression: Compression, level: int | None) -> bytearray:
+    """Return a batch whose records are compressed, if they are to be."""
+    if not compression:
+        return batch
+    with memoryview(batch) as view, view[HEADER_SIZE:] as records:
+        payload = compress(compression, records, level)
+    batch = bytearray(HEADER_SIZE)
+    batch += payload
     return batch
