@@ -4,6 +4,7 @@ Directories are watched, not files: ten thousand files in one directory need one
 """
 
 import contextlib
+import errno
 import logging
 import os
 import struct
@@ -61,7 +62,7 @@ class Watcher:
         try:
             self._inotify: Any = inotify_simple.INotify(nonblocking=True)
         except OSError as error:
-            raise ConfigError(f"inotify: {error.strerror}") from error
+            raise ConfigError(f"inotify: {_reason(error)}") from error
         self._watches: dict[str, int] = {}
         self._directories: dict[int, str] = {}
         self._paths: dict[bytes, str] = {}
@@ -85,7 +86,7 @@ class Watcher:
             except OSError as error:
                 if self.is_complete:
                     log.warning(
-                        "%s is polled, as it cannot be watched: %s", directory, error.strerror
+                        "%s is polled, as it cannot be watched: %s", directory, _reason(error)
                     )
                 is_complete = False
                 continue
@@ -154,3 +155,14 @@ class Watcher:
     def close(self) -> None:
         """Close all watches."""
         self._inotify.close()
+
+
+def _reason(error: OSError) -> str:
+    """Say which of the kernel's limits is meant, for whose errors inotify(7) has other names."""
+    if error.errno == errno.ENOSPC:
+        return "no more watches are allowed: raise the sysctl fs.inotify.max_user_watches"
+    if error.errno == errno.EMFILE:
+        return (
+            "too many open: raise the sysctl fs.inotify.max_user_instances or the open files limit"
+        )
+    return error.strerror or str(error)

@@ -1,12 +1,15 @@
 """The changes that inotify tells, of any number of writes."""
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from inotify_simple import INotify
 
 from qbus.agent.tailing.watching import Noticed, Watcher
+from qbus.errors import ConfigError
 
 
 @pytest.fixture
@@ -109,3 +112,24 @@ def test_a_directory_that_is_removed_is_watched_anew_when_it_is_back(tmp_path: P
     (directory / "a.log").touch()
     assert watcher.read().needs_scan
     watcher.close()
+
+
+def test_a_limit_of_the_kernel_is_told_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def too_many(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    watcher = Watcher()
+    monkeypatch.setattr(INotify, "add_watch", full)
+    watcher.watch([str(tmp_path)])
+    assert not watcher.is_complete
+    assert f"{tmp_path} is polled, as it cannot be watched: no more watches" in caplog.text
+    assert "fs.inotify.max_user_watches" in caplog.text
+    watcher.close()
+    monkeypatch.setattr(INotify, "__init__", too_many)
+    with pytest.raises(ConfigError, match=r"fs\.inotify\.max_user_instances"):
+        Watcher()
