@@ -151,6 +151,26 @@ def test_what_is_released_comes_again_and_what_is_rejected_does_not(
     other.leave()
 
 
+def test_a_little_of_a_large_batch_comes_again(
+    client: ClientOfShares, topic: str, group: str, reference: Client
+) -> None:
+    """The broker sends that part of the batch alone."""
+    reference.produce(topic, numbered(1_000, size=100))
+    member = client.join(topic, group, explicit=True)
+    first = collect(member.poll, 1_000)
+    released = {500, 502, 503}
+    member.acknowledge("ACCEPT", *({*range(1_000)} - released))
+    member.acknowledge("RELEASE", *released)
+    assert member.commit() == {0: "NONE"}
+    again = collect(member.poll, 3)
+    assert [(one.offset, one.value, one.deliveries) for one in again] == [
+        (one.offset, one.value, 2) for one in first if one.offset in released
+    ]
+    member.acknowledge("ACCEPT", *released)
+    assert member.commit() == {0: "NONE"}
+    member.leave()
+
+
 def test_what_a_member_leaves_behind_is_given_to_others(
     client: ClientOfShares, topic: str, group: str, reference: Client
 ) -> None:
