@@ -287,7 +287,7 @@ class ConsumerGroup:
         self._assign(now)
         if is_joining:
             self._reconcile(member, NONE, now, is_joining=True)
-            member.gave_up_in, member.joined_over = member.epoch - 1, request.connection
+            member.gave_up_in = member.epoch - 1
         else:
             self._reconcile(member, request.owned, now, is_full=request.is_full, is_late=is_late)
             member.has_missed |= is_late or request.is_full
@@ -327,11 +327,14 @@ class ConsumerGroup:
 
         Raises:
             ApiError: UNRELEASED_INSTANCE_ID, another member has the instance id and did not leave;
-                GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION or UNSUPPORTED_ASSIGNOR.
+                GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION or UNSUPPORTED_ASSIGNOR;
+                COORDINATOR_NOT_AVAILABLE, it was said before what the member said last.
         """
         self._check(request)
         holder = self._roster.of_instance(request.instance_id)
         member = self._roster.find(request.member_id)
+        if member is not None:
+            member.hear(request.connection)
         if holder is not None and holder is not member:
             if not holder.has_left and holder.classic is None:
                 raise ApiError(
@@ -358,6 +361,7 @@ class ConsumerGroup:
         """
         member = self._roster.get(request.member_id, request.instance_id)
         self._check(request)
+        member.hear(request.connection)
         if member.classic is not None or member.has_left or request.epoch > member.epoch:
             raise _fenced(member, request.epoch)
         if request.epoch < member.epoch:
@@ -407,21 +411,8 @@ class ConsumerGroup:
         return former != (member.subscription, member.assignor)
 
     def _leave(self, request: ConsumerHeartbeat, now: float) -> ConsumerHeartbeatResult:
-        """Let a member go, for good or for a while.
-
-        A client that gave up waiting for that may have joined again by then, over another
-        connection. What it said over the former one is not of its present life.
-
-        Raises:
-            ApiError: UNKNOWN_MEMBER_ID, there is no such member, or not any more;
-                FENCED_INSTANCE_ID.
-        """
         member = self._roster.get(request.member_id, request.instance_id)
-        if request.connection < member.joined_over:
-            raise ApiError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"{member.member_id} has joined again since, over a later connection",
-            )
+        member.hear(request.connection)
         if request.epoch == LEAVE_STATIC and member.instance_id is not None:
             member.previous_epoch, member.epoch = -1, LEAVE_STATIC
             member.state, member.told = MemberState.STABLE, None

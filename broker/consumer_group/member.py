@@ -34,6 +34,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
+from qbus.errors import ApiError, ErrorCode
+
 from ..group.requests import GroupProtocol, Sight
 from .assignors import Partitions, TopicPartition
 from .release import Release
@@ -83,7 +85,7 @@ class Member:
     offers: how often in a row it was told of what it did not list. Not stored.
     has_missed: whether it missed an answer while it waited for something. Not stored.
     sight: the topics that its pattern may match, as of its last heartbeat; None: all. Not stored.
-    joined_over: the number of the connection over which it joined. Not stored.
+    heard_over: the number of the connection over which it was last heard. Not stored.
     path, encoded: where and how it is stored; None: it changed since.
     """
 
@@ -114,7 +116,7 @@ class Member:
     offers: int = field(default=0, repr=False)
     has_missed: bool = field(default=False, repr=False)
     sight: Sight | None = field(default=None, repr=False)
-    joined_over: int = field(default=0, repr=False)
+    heard_over: int = field(default=0, repr=False)
     path: str = field(default="", repr=False)
     encoded: bytes | None = field(default=None, repr=False)
 
@@ -152,6 +154,22 @@ class Member:
     def is_reconciled(self, epoch: int) -> bool:
         """Whether it has all that the assignment of an epoch gives to it."""
         return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def hear(self, connection: int) -> None:
+        """Note over which connection it is heard.
+
+        A client that gave up waiting, connected anew and went on may have what it said before come
+        after that: that it leaves, joins with nothing, or has only what it had then.
+
+        Raises:
+            ApiError: COORDINATOR_NOT_AVAILABLE, it was heard over a later connection already.
+        """
+        if connection < self.heard_over:
+            raise ApiError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{self.member_id} has been heard over a later connection: this came too late",
+            )
+        self.heard_over = connection
 
     def may_use_offsets(self, epoch: int) -> bool:
         """Whether offsets may be committed, or read, in an epoch.
