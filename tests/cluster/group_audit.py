@@ -219,15 +219,33 @@ def _free_from(one: Stay, at: float, heard: Sequence[float], session: float) -> 
 
 def expelled_early(stories: Iterable[Story], session: float) -> list[str]:
     """Return which members lost their place within so many seconds of being told of partitions."""
-    wrong = []
-    for story in stories:
-        heard = -float("inf")
-        for event in list(story.events):
-            if event.what == "assigned":
-                heard = event.at
-            elif event.what in {"lost", "expelled"} and event.at < heard + session:
-                wrong.append(f"{story.name} is told {event.at - heard:.3f} s later: {event}")
-    return wrong
+    return [
+        f"{story.name} is told {event.at - heard:.3f} s later: {event}"
+        for story in stories
+        for heard, event in _expulsions(story)
+        if event.at < heard + session
+    ]
+
+
+def expelled(stories: Iterable[Story]) -> list[str]:
+    """Return which members lost their place while they had partitions."""
+    return [story.name for story in stories if any(_expulsions(story))]
+
+
+def _expulsions(story: Story) -> Iterator[tuple[float, Event]]:
+    """When a member was last told of partitions, and how it learned that it lost its place.
+
+    That it lost what it has given up is no news: Java says so on closing.
+    """
+    heard, held = -float("inf"), set[int]()
+    for event in list(story.events):
+        if event.what == "assigned":
+            heard = event.at
+            held |= event.offsets.keys()
+        elif event.what == "expelled" or (event.what == "lost" and held & event.offsets.keys()):
+            yield heard, event
+        if event.what in {"revoked", "lost"}:
+            held -= event.offsets.keys()
 
 
 def _heard(story: Story) -> list[float]:

@@ -6,6 +6,7 @@ from .group_audit import (
     Story,
     commits_set_back,
     double_owners,
+    expelled,
     expelled_early,
     foreign_reads,
     forgotten,
@@ -136,6 +137,9 @@ def test_a_member_that_has_just_been_told_of_partitions_is_not_expelled() -> Non
     early = story("a", ("assigned", 1.0, {0: -1}), ("expelled", 9.0, {}), ("lost", 12.0, {0: -1}))
     assert len(expelled_early([early], 10.0)) == 1
     assert expelled_early([early], 7.0) == []
+    assert expelled([early, read_from("c", 1.0, 0)]) == ["a"]
+    idle = ended(ended(read_from("d", 1.0, 0), "revoked", 2.0), "lost", 3.0)
+    assert (expelled_early([idle], 10.0), expelled([idle])) == ([], [])
     again = story("b", *early.events, ("assigned", 13.0, {0: -1}), ("lost", 14.0, {0: -1}))
     assert len(expelled_early([again], 7.0)) == 1
 

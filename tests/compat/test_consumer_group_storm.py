@@ -110,8 +110,7 @@ def test_a_hundred_members_come_and_go(
         assert not any(wrong.values()), {what: found[:20] for what, found in wrong.items() if found}
         with _asking(cluster.bootstrap, topic) as ask:
             assert ask() == history.ends
-        gone = {"lost", "expelled"}
-        lost = [story.name for story in told if any(one.what in gone for one in story.events)]
+        lost = group_audit.expelled(told)
         assert len(lost) <= len(told) / _FEW, f"members that lived were expelled: {lost}"
 
 
