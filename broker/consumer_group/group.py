@@ -281,6 +281,7 @@ class ConsumerGroup:
             return self._leave(request, now)
         is_joining = request.epoch == JOIN
         member = self._join(request) if is_joining else self._known(request)
+        member.hear(request.connection)
         is_late = request.epoch != member.epoch
         if self._update(member, request):
             self._targets.begin_epoch()
@@ -361,7 +362,6 @@ class ConsumerGroup:
         """
         member = self._roster.get(request.member_id, request.instance_id)
         self._check(request)
-        member.hear(request.connection)
         if member.classic is not None or member.has_left or request.epoch > member.epoch:
             raise _fenced(member, request.epoch)
         if request.epoch < member.epoch:

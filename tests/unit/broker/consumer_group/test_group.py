@@ -512,6 +512,31 @@ def test_what_a_member_said_before_it_connected_anew_does_not_count(
     assert scene.refusal("a", 0, **SUBSCRIBED, connection=8) is ErrorCode.NONE
 
 
+@pytest.mark.parametrize("epoch", [-1, -2, 0])
+@pytest.mark.parametrize("how", ["new", "back", "of another instance"])
+def test_nor_does_what_comes_after_the_first_that_is_heard_of_it(
+    how: str, epoch: int, scene: Scene
+) -> None:
+    """The join that it gave up waiting for may be read after the one that it sent then."""
+    if how == "back":
+        scene.client("former", instance_id="i").leave(-2)
+    elif how == "of another instance":
+        scene.beat("a", 0, **SUBSCRIBED, connection=5)
+    scene.beat("a", 0, **SUBSCRIBED, instance_id="i", connection=9)
+    late = scene.refusal("a", epoch, **SUBSCRIBED, instance_id="i", connection=7)
+    assert late is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert not scene.saved
+
+
+def test_somebody_else_under_the_name_of_a_member_does_not_keep_it_from_being_heard(
+    scene: Scene,
+) -> None:
+    client = scene.client("a")
+    stranger = scene.refusal("a", client.epoch + 1, connection=9)
+    assert stranger is ErrorCode.FENCED_MEMBER_EPOCH
+    assert client.beat().error is ErrorCode.NONE
+
+
 def test_whoever_takes_the_group_over_lets_a_member_go_that_joined_elsewhere(scene: Scene) -> None:
     scene.beat("a", 0, **SUBSCRIBED, connection=9)
     scene.restart()
