@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import itertools
 import logging
 import os
 import socket
@@ -35,6 +36,8 @@ _DRAIN_STEP_SECONDS = 0.01
 _DRAIN_SILENCE_SECONDS = 2.0
 _WARNING_INTERVAL_S = 10.0
 _MOST_REFUSED_LATER = 500  # each holds a file descriptor
+_numbers = itertools.count(1)
+"""The numbers of connections, through whichever listener: later ones have greater ones."""
 _MAPPED = "::ffff:"
 """How the address of a client by IPv4 begins where the socket is for both families."""
 
@@ -149,7 +152,6 @@ class Listener:
         self._connections: set[Connection] = set()
         self.unauthenticated = Unauthenticated(limits.max_unauthenticated, info.name)
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
-        self._next_id = 0
         self._untold = 0
         self._next_warning_at = 0.0
         self._closed_sent = 0
@@ -348,9 +350,8 @@ class Listener:
     ) -> None:
         """Serve a client."""
         limits, needs_sasl = self._limits, self.info.protocol.is_sasl
-        self._next_id += 1
         peer = Peer(
-            self._next_id,
+            next(_numbers),
             host,
             self.info,
             principal=principal,

@@ -388,6 +388,19 @@ async def test_a_client_by_ipv4_is_known_by_that_where_both_families_come_in() -
     listener.close()
 
 
+async def test_later_connections_have_greater_numbers_through_whichever_listener() -> None:
+    def number(peer: Peer, _: memoryview) -> list[Part]:
+        return [framed(b"%d" % peer.connection_id)]
+
+    async with listening(number) as one, listening(number) as other:
+        numbers = []
+        for listener in (one, one, other, one):
+            async with connected(listener) as client:
+                client.send(b"x")
+                numbers.append(int(await client.receive()))
+    assert numbers == sorted(set(numbers))
+
+
 # Clients that have to authenticate
 
 
