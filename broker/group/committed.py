@@ -6,15 +6,16 @@ that time: as records of the transaction in the log, which its marker ends, or b
 node, where the transaction's coordinator ends it by a request.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from qbus.errors import ApiError, ErrorCode
 
+from ..metadata.image import Topic
 from .committing import PackedCommit
 from .group_metadata import Done, GroupMetadata
 from .offset_log import OffsetLog, Verify
 from .offset_machine import Committed
-from .offsets import Offset, Offsets, TopicPartition
+from .offsets import Offset, Offsets, TopicPartition, committed_for
 from .registry import GroupRegistry
 from .state import GroupState
 from .storage import Storage
@@ -45,6 +46,10 @@ class CommittedOffsets:
         if metadata.is_in_log:
             return self._log.offsets(metadata.group_id)
         return metadata.znodes.offsets
+
+    def known_for(self, metadata: GroupMetadata, topics: Collection[Topic]) -> list[TopicPartition]:
+        """Of which partitions of topics there are offsets; not of others of the same names."""
+        return committed_for(topics, lambda topic: self.known_of(metadata, topic))
 
     def known_of(self, metadata: GroupMetadata, topic: str) -> Mapping[int, Offset]:
         """Those of one topic, with what is about to be stored."""
@@ -84,6 +89,23 @@ class CommittedOffsets:
                 return error
             return await self._registry.supersede(metadata, offsets.keys())
         return await self._registry.save_offsets(metadata, offsets)
+
+    async def forget(self, metadata: GroupMetadata, topics: Collection[Topic]) -> ErrorCode:
+        """Delete the offsets of deleted topics; return the error, if any.
+
+        Which these are is found out in the same step: a moment later they may be of another topic
+        of the same name.
+        """
+        if not metadata.is_in_log:
+            doomed = dict.fromkeys(self.known_for(metadata, topics))
+            return await self._registry.save_offsets(metadata, doomed)
+        try:
+            forgotten = await self._log.forget(metadata.group_id, topics)
+        except ApiError as error:
+            return error.code
+        if not metadata.has_pending(forgotten):
+            return ErrorCode.NONE
+        return await self._registry.supersede(metadata, forgotten)
 
     def begin_save(self, metadata: GroupMetadata, packed: PackedCommit, done: Done) -> bool:
         """Store offsets of a group for which no transaction has brought any, without waiting.

@@ -452,9 +452,9 @@ class GroupCoordinator:
         if error := metadata.group.admit_fetch(member_id, member_epoch):
             self._registry.forget_if_disposable(metadata)
             raise ApiError(error)
-        committed = await self._committed.read(metadata)
+        offsets, unstable = await self._committed.read(metadata)
         self._registry.forget_if_disposable(metadata)
-        return committed
+        return Committed(self._cleaner.without_forgotten(offsets), unstable)
 
     async def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]

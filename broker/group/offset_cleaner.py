@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -13,7 +13,7 @@ from qbus.errors import ApiError
 from ..metadata.image import Event, Topic, TopicDeleted
 from .committed import CommittedOffsets
 from .group_metadata import GroupMetadata
-from .offsets import NO_TOPIC_ID, Offset, Retention
+from .offsets import Offset, Offsets, Retention, committed_for
 from .registry import GroupRegistry
 from .state import GroupState
 from .timers import Timer, Timers
@@ -47,6 +47,7 @@ class OffsetCleaner:
         self._timers = timers
         self._timer: Timer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._forgotten: dict[str, list[Topic]] = {}  # whose offsets are not deleted yet, by name
         self.expired = 0
 
     def start(self) -> None:
@@ -68,10 +69,29 @@ class OffsetCleaner:
         topics = [event.topic for event in events if isinstance(event, TopicDeleted)]
         if topics:
             tried = asyncio.Event()
+            for topic in topics:
+                self._forgotten.setdefault(topic.name, []).append(topic)
             self._spawn(self._forget_at_last(topics, tried))
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PATIENCE_S):
                     await tried.wait()
+
+    def without_forgotten(self, offsets: Offsets) -> Offsets:
+        """Leave out the offsets of deleted topics that are still to be deleted.
+
+        A topic of the same name would begin where the former one had been read.
+        """
+        names = self._forgotten.keys() & offsets.keys()
+        if not names:
+            return offsets
+        topics = [topic for name in names for topic in self._forgotten[name]]
+        gone = set(committed_for(topics, offsets.__getitem__))
+        left: dict[str, Mapping[int, Offset]] = dict(offsets)
+        for name in names:
+            left[name] = {at: one for at, one in offsets[name].items() if (name, at) not in gone}
+            if not left[name]:
+                del left[name]
+        return left
 
     async def clean_up(self) -> None:
         """Delete expired offsets, and groups that have neither members nor offsets.
@@ -110,21 +130,20 @@ class OffsetCleaner:
             finally:
                 tried.set()
             if is_done:
-                return
+                break
             await self._sleep(_RETRY_SECONDS)
+        for topic in topics:
+            self._forgotten[topic.name].remove(topic)
+            if not self._forgotten[topic.name]:
+                del self._forgotten[topic.name]
 
     async def _forget(self, topics: list[Topic]) -> None:
         await self._registry.load_all()
-        work = []
-        for metadata in self._registry:
-            doomed = {
-                (topic.name, partition): _DELETED
-                for topic in topics
-                for partition, offset in self._committed.known_of(metadata, topic.name).items()
-                if offset.topic_id in {topic.id, NO_TOPIC_ID}
-            }
-            if doomed:
-                work.append(self._committed.save(metadata, doomed))
+        work = [
+            self._committed.forget(metadata, topics)
+            for metadata in self._registry
+            if self._committed.known_for(metadata, topics)
+        ]
         for error in await asyncio.gather(*work):
             if error:
                 raise ApiError(error)

@@ -4,7 +4,7 @@ A group's coordinator is the leader of the partition that the group's id is hash
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
 from qbus.config import BrokerConfig
@@ -17,7 +17,7 @@ from ..partition.partition import Partition
 from .committing import PackedCommit, Saving
 from .group_metadata import Done
 from .offset_machine import NOTHING_COMMITTED, Committed, OffsetsMachine, change, commit, read
-from .offsets import Offset, Offsets, TopicPartition
+from .offsets import Offset, Offsets, TopicPartition, committed_for
 
 _log = logging.getLogger(__name__)
 
@@ -143,6 +143,14 @@ class OffsetLog:
             return error.code
         return ErrorCode.NONE
 
+    async def forget(self, group_id: str, topics: Collection[Topic]) -> Collection[TopicPartition]:
+        """Delete a group's offsets of deleted topics; return of which partitions.
+
+        Raises:
+            ApiError: retriable, here or at another broker.
+        """
+        return await self._log.ask(group_id, partial(_forget, group_id, topics))
+
     def begin_save(self, packed: PackedCommit, done: Done) -> bool:
         """Store what a group commits; ``done`` is called later with the error, if any.
 
@@ -201,3 +209,12 @@ def _change(
     now_ms: int,
 ) -> Outcome[None]:
     return change(machine, now_ms, group_id, offsets, producer)
+
+
+def _forget(
+    group_id: str, topics: Collection[Topic], machine: OffsetsMachine, now_ms: int
+) -> Outcome[Collection[TopicPartition]]:
+    offsets = machine.offsets(group_id)
+    doomed = committed_for(topics, lambda topic: offsets.get(topic, {}))
+    deletion = change(machine, now_ms, group_id, dict.fromkeys(doomed))
+    return Outcome(doomed, deletion.records, apply=deletion.apply)

@@ -1,11 +1,12 @@
 """Committed offsets, and how long they live."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from qbus.consumer_protocol import CONSUMER
 
+from ..metadata.image import Topic
 from .machine import GroupMachine
 from .state import GroupState
 
@@ -32,6 +33,21 @@ class Offset(NamedTuple):
 
 
 Offsets = Mapping[str, Mapping[int, Offset]]
+
+
+def committed_for(
+    topics: Iterable[Topic], offsets_of: Callable[[str], Mapping[int, Offset]]
+) -> list[TopicPartition]:
+    """Of which partitions of topics there are offsets; not of others of the same names.
+
+    ``offsets_of``: returns what is committed for topics of a name.
+    """
+    return [
+        (topic.name, partition)
+        for topic in topics
+        for partition, offset in offsets_of(topic.name).items()
+        if offset.topic_id in {topic.id, NO_TOPIC_ID}
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ import pytest
 from qbus.broker.group import GroupState, Leave, Leaver
 from qbus.broker.group.requests import GroupProtocol
 from qbus.broker.metadata.image import TopicConfigChanged, TopicDeleted
-from qbus.errors import ErrorCode
+from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import Set, StoreUnavailable
 
+from .offset_shell import LOG, alone
 from .shell import TOPIC_ID, Shell, at, settle
 
 MINUTE = 60.0
@@ -177,6 +178,43 @@ class TestTopicDeletion:
 
         assert await shell.offset("g", "t", 0) is None
         assert await shell.offset("g", "t", 1) == 9
+
+    @pytest.mark.parametrize("storage", ["store", "log"])
+    @pytest.mark.parametrize("turns", range(12))
+    async def test_spares_what_is_committed_for_a_namesake_meanwhile(
+        self, turns: int, storage: str
+    ) -> None:
+        shell = Shell() if storage == "store" else await alone(**LOG)
+        old = shell.metadata.add("t", topic_id=b"1" * 16)
+        await shell.groups.commit("g", {("t", 0): at(1, b"1" * 16)})
+        shell.metadata.add("t", topic_id=b"2" * 16)
+
+        deletion = asyncio.ensure_future(shell.metadata.publish(TopicDeleted(old)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await shell.groups.commit("g", {("t", 0): at(9, b"2" * 16)})
+        await deletion
+
+        assert await shell.offset("g", "t", 0) == 9
+
+    async def test_that_takes_long_does_not_have_a_namesake_begin_where_the_topic_was_read(
+        self,
+    ) -> None:
+        shell = await alone(**LOG)
+        old = shell.metadata.add("t", topic_id=b"1" * 16)
+        await shell.groups.commit("g", {("t", 0): at(1, b"1" * 16), ("u", 0): at(2)})
+        shell.log.fails.append(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+        await shell.metadata.publish(TopicDeleted(old))
+        shell.metadata.add("t", topic_id=b"2" * 16)
+        assert await shell.offset("g", "t", 0) is None
+        assert await shell.offset("g", "u", 0) == 2
+        await shell.groups.commit("g", {("t", 1): at(9, b"2" * 16)})
+        assert await shell.offset("g", "t", 1) == 9
+
+        await shell.timers.advance(10)
+        offsets = (await shell.groups.offsets("g"))["t"]
+        assert {index: one.offset for index, one in offsets.items()} == {1: 9}
 
     async def test_deletes_a_commit_that_was_on_its_way(self) -> None:
         shell = Shell()
