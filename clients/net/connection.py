@@ -372,11 +372,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def go_on(self) -> None:
         """Send what was kept back."""
-        held, self._held = self._held or [], None
-        for request in held:
-            if not self.is_open:
-                return
+        for request in self._held or ():
             self._send(request.parts)
+            if not self.is_open:
+                return  # all of them have failed
             if request.answer is not None:
                 self._in_flight.add(
                     request.correlation_id,
@@ -385,6 +384,7 @@ class Connection(asyncio.BufferedProtocol):
                     request.answer,
                     request.told,
                 )
+        self._held = None
 
     def _send(self, parts: list[Part]) -> None:
         assert self._write_buffer is not None

@@ -1,6 +1,7 @@
 """SASL on a connection: who is let in, who is not, and how sessions go on."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +256,36 @@ async def test_requests_wait_while_a_session_is_renewed_and_keep_their_order() -
         await sending
         await eventually(lambda: broker.asked(ApiKey.PRODUCE))
         await connection.close()
+
+
+async def test_requests_that_wait_fail_with_a_connection_that_ends_once_its_session_is_renewed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> int:
+        raise ConnectionResetError("reset by the peer")
+
+    async with SecureBroker(lifetime_ms=200) as broker:
+        connection = await connect(broker, alice())
+        honest = broker.sasl_authenticate
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def slow(request: Any) -> SaslAuthenticateResponse:
+            begun.set()
+            await may_end.wait()
+            return honest(request)
+
+        broker.handlers[ApiKey.SASL_AUTHENTICATE] = slow
+        await begun.wait()
+        asking = [asyncio.ensure_future(ask(connection)) for _ in range(3)]
+        await eventually(lambda: connection.load == 4)  # with the one of SASL
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "writev", broken)
+            may_end.set()
+            done, waiting = await asyncio.wait(asking, timeout=10.0)
+        assert not waiting
+        for each in done:
+            with pytest.raises(ConnectionFailed, match="reset by the peer"):
+                await each
 
 
 async def test_a_session_is_renewed_behind_a_request_that_waits() -> None:
