@@ -4,9 +4,11 @@ That is one batch to one partition, stored, in the versions that are flexible an
 else goes the general way (:mod:`qbus.wire`), which writes and reads the same bytes.
 """
 
+import struct
 from struct import Struct
 from typing import Final
 
+from qbus.errors import WireError
 from qbus.wire import ApiKey, Part
 from qbus.wire.primitives import COPY_BELOW, string_length, uvarint
 
@@ -46,10 +48,40 @@ def plain_request(
 ) -> list[Part]:
     """Return the whole frame, its length included, in parts around large records.
 
-    Raises :class:`~qbus.errors.WireError` or ``struct.error`` for texts of over 32,767 bytes.
+    Raises :class:`~qbus.errors.WireError` for what does not fit its field.
     """
+    try:
+        head = _head(
+            version,
+            correlation_id,
+            client_id,
+            transactional_id,
+            acks,
+            timeout_ms,
+            partition,
+            len(records),
+        )
+    except (struct.error, UnicodeEncodeError) as error:
+        raise WireError(f"a Produce request cannot be written: {error}") from error
+    if len(records) >= COPY_BELOW:
+        return [head, records, _NO_TAGS]
+    head += records
+    head += _NO_TAGS
+    return [head]
+
+
+def _head(
+    version: int,
+    correlation_id: int,
+    client_id: str,
+    transactional_id: str | None,
+    acks: int,
+    timeout_ms: int,
+    partition: TopicPartition,
+    size: int,
+) -> bytearray:
+    """Return what is before ``size`` bytes of records."""
     topic, index = partition
-    size = len(records)
     name = client_id.encode()
     after_name = b"\0" + (b"\0" if transactional_id is None else _compact(transactional_id))
     place = _compact(topic) + _PARTITION.pack(2, index) + uvarint(size + 1)
@@ -67,11 +99,7 @@ def plain_request(
     head += after_name
     head += _BODY.pack(acks, timeout_ms, 2)
     head += place
-    if size >= COPY_BELOW:
-        return [head, records, _NO_TAGS]
-    head += records
-    head += _NO_TAGS
-    return [head]
+    return head
 
 
 def plain_answer(frame: memoryview, partition: TopicPartition) -> tuple[Stored, int] | None:

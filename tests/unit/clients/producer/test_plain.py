@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,6 +72,18 @@ def test_large_records_are_not_copied() -> None:
     records = bytearray(2000)
     parts = plain_request(9, 1, "c", None, 1, 1000, TopicPartition("t", 0), records)
     assert any(part is records for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("client_id", "topic", "timeout_ms"),
+    [("c" * 2**15, "t", 1), ("c", "t" * 2**15, 1), ("c", "t", 2**31), ("\ud800", "t", 1)],
+)
+def test_what_does_not_fit_is_refused_as_the_codec_does(
+    client_id: str, topic: str, timeout_ms: int
+) -> None:
+    records = bytearray(10)
+    with pytest.raises(WireError):
+        plain_request(9, 1, client_id, None, 1, timeout_ms, TopicPartition(topic, 0), records)
 
 
 def frame_of(response: ProduceResponse, version: int) -> memoryview:
