@@ -266,6 +266,7 @@ class Registry:
             if position.fingerprint.length and _is_same(file):
                 file.labels = file.source.labels(path, position.identity.inode)
                 file.is_rotated, file.is_matched = True, False
+                position.seen_at = self._clock.time_ms()
                 self.files[key] = file
                 adopted.append(file)
         return adopted

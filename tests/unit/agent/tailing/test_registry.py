@@ -201,6 +201,18 @@ def test_a_file_keeps_its_position_however_long_it_is_read_after_no_path_matches
     assert world.positions.find(renamed, "lines") is file.position
 
 
+def test_a_file_that_no_path_matches_keeps_its_position_from_the_start_of_an_agent_on(
+    world: World,
+) -> None:
+    renamed, other = world.put("away", LOG), world.put("app.log", OTHER)
+    position = world.known(renamed, LOG, 1000)
+    world.clock.advance(2 * EXPIRY_MS / 1000)
+    world.see(app_log=other)
+    assert world.registry.files[renamed, "lines"].position is position
+    world.positions.compact()
+    assert world.positions.find(renamed, "lines") is position
+
+
 def test_files_that_are_found_and_left_are_told_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
