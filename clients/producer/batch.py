@@ -274,14 +274,17 @@ class Batch(ABC, BatchLists):
 def call(notify: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
     """Call a user's function; log its errors.
 
-    A cancellation that it raises is one of them: nobody cancels who calls it. So is an exit, but in
-    the main thread: in another one it ends no program, only what others wait for.
+    A cancellation that it raises is one of them: nobody cancels who calls it. So is what ends a
+    program, such as an exit, but in the main thread: in another one it only ends what others wait
+    for.
     """
     try:
         notify(*args, **kwargs)
     except (Exception, asyncio.CancelledError):
         log.exception("a delivery callback failed")
-    except SystemExit:
+    except BaseException as error:
         if threading.current_thread() is threading.main_thread():
             raise
-        log.exception("a delivery callback called sys.exit, which ends no program in this thread")
+        kind = type(error).__name__
+        what = "called sys.exit" if isinstance(error, SystemExit) else f"raised {kind}"
+        log.exception("a delivery callback %s, which ends no program in this thread", what)

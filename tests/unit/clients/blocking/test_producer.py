@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import os
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -112,19 +111,24 @@ async def test_callbacks_may_send_but_not_wait() -> None:
     assert (await with_broker(use)).logs["t", 0].values() == [b"first", b"second"]
 
 
+@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt, GeneratorExit])
 async def test_an_exit_in_a_callback_ends_nothing_that_others_wait_for(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, end: type[BaseException]
 ) -> None:
+    def leave(_: object) -> None:
+        raise end
+
     def use(broker: FakeBroker) -> None:
         with Producer(broker.bootstrap) as producer:
-            first = producer.send("t", b"first", on_delivery=lambda _: sys.exit(3))
-            first.add_done_callback(lambda _: sys.exit(4))
+            first = producer.send("t", b"first", on_delivery=leave)
+            first.add_done_callback(leave)
             second = producer.send("t", b"second")
             assert (first.result(10).offset, second.result(10).offset) == (0, 1)
             assert producer.send_and_wait("t", b"third").offset == 2
 
     await with_broker(use)
-    assert caplog.text.count("sys.exit, which ends no program in this thread") == 2
+    what = "called sys.exit" if end is SystemExit else f"raised {end.__name__}"
+    assert caplog.text.count(f"{what}, which ends no program in this thread") == 2
 
 
 async def test_a_closed_producer_takes_nothing_and_leaves_nobody_waiting() -> None:
