@@ -94,7 +94,7 @@ class Dispatcher:
         for sender in self._senders.values():
             if (met := sender.trouble) is not None:
                 return met
-        return self._unreachable
+        return None if self.records else self._unreachable  # brokers that take records are there
 
     @property
     def is_idle(self) -> bool:

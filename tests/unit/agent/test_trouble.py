@@ -3,6 +3,7 @@
 Nothing is lost, and nothing is shipped twice.
 """
 
+import asyncio
 import errno
 import logging
 import os
@@ -150,6 +151,23 @@ async def test_a_broker_that_is_away_at_the_start(
         async with broker:
             await scene.arrive(b"one", b"two")
             await eventually(lambda: files.error is None)
+
+
+async def test_brokers_that_take_lines_are_there_however_slow_they_are_to_tell_of_themselves(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slow(request: MetadataRequest) -> MetadataResponse:
+        if not request.topics:
+            await asyncio.sleep(60)
+        return scene.broker.metadata(request)
+
+    monkeypatch.setattr("qbus.agent.delivery.dispatcher._LOOK_MS", 50)
+    scene.broker.handlers[ApiKey.METADATA] = slow
+    async with scene.shipping() as files:
+        await eventually(lambda: files.error is not None)
+        scene.write(b"one\n")
+        await scene.arrive(b"one")
+        await eventually(lambda: files.error is None)
 
 
 async def test_a_topic_that_may_not_be_written_to(
