@@ -97,7 +97,7 @@ class Accumulator:
         *,
         partition: SupportsIndex | None = None,
         timestamp: int | None = None,
-        broker: int | None = None,
+        broker: SupportsIndex | None = None,
         on_delivery: OnDelivery | None = None,
         is_hurried: bool = False,
     ) -> Any:

@@ -83,22 +83,23 @@ class Router:
         key: Buffer | None,
         value: Buffer | None,
         partition: SupportsIndex | None,
-        broker: int | None,
+        broker: SupportsIndex | None,
     ) -> int | None:
         """Return the only possible partition; None: any.
 
         Raises :class:`~qbus.errors.ApiError`, and whatever a partitioner function raises.
         """
+        leader = None if broker is None else index(broker)
         if partition is not None:
-            return _checked(topic, index(partition), broker)
-        if self._partitioner is not None and broker is None:
+            return _checked(topic, index(partition), leader)
+        if self._partitioner is not None and leader is None:
             chosen = self._partitioner(topic, key, value)
             return None if chosen is None else _checked(topic, index(chosen), None)
-        if broker is not None:
-            led = [part.index for part in topic.partitions if part.leader == broker]
+        if leader is not None:
+            led = [part.index for part in topic.partitions if part.leader == leader]
             if not led:
                 raise ApiError(
-                    ErrorCode.LEADER_NOT_AVAILABLE, f"broker {broker} leads nothing of {topic.name}"
+                    ErrorCode.LEADER_NOT_AVAILABLE, f"broker {leader} leads nothing of {topic.name}"
                 )
             if key is None:
                 return self._sticky.among(topic, led)

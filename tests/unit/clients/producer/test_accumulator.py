@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbus.clients.producer import Producer
 from qbus.clients.producer.accumulator import Accumulator
 from qbus.clients.producer.batch import Batch, Stored
 from qbus.clients.producer.bulk import add_lists
@@ -92,6 +93,24 @@ def test_a_broker_gets_what_is_for_it() -> None:
         with pytest.raises(ApiError) as caught:
             made.add(described, b"v", broker=2 if code else 9, partition=partition)
         assert caught.value.code is (code or ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+def test_a_broker_and_sizes_may_be_any_integers() -> None:
+    class Number:
+        """An integer that is none of Python's, such as NumPy's."""
+
+        def __index__(self) -> int:
+            return 100
+
+    number: int = Number()  # type: ignore[assignment]
+    producer = Producer(
+        "h:1", batch_bytes=number, buffer_bytes=number, max_in_flight=number, acks=1
+    )
+    options = producer._options
+    assert [options.batch_bytes, options.buffer_bytes, options.max_in_flight] == [100] * 3
+    producer._accumulator.add(topic(1, 100), b"v", broker=number)
+    (batch,) = waiting(producer._accumulator)
+    assert batch.partition.partition == 1
 
 
 @pytest.mark.parametrize("partition", [-1, 4])

@@ -87,3 +87,9 @@ def test_a_partition_may_be_any_integer() -> None:
     for router, given_one in ((Router(None), chosen), (Router(lambda *_: chosen), None)):
         found = router.fixed(topic(7, 7), b"k", b"v", given_one, None)
         assert (found, type(found)) == (1, int)
+
+
+def test_a_broker_may_be_any_integer() -> None:
+    number: int = Number()  # type: ignore[assignment]
+    assert Router(None).fixed(topic(7, 1), None, b"v", None, number) == 1
+    assert Router(None).fixed(topic(7, 1), None, b"v", number, number) == 1
