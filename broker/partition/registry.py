@@ -205,6 +205,8 @@ class PartitionRegistry:
         if self._closer is not None:
             self._closer.cancel()
             await asyncio.wait([self._closer])
+        async with self._changing:  # logs are not closed before that ends
+            pass
         await self._removal.stop()
         await asyncio.to_thread(self._threads.shutdown)
 
@@ -233,8 +235,6 @@ class PartitionRegistry:
         closed = self._close_few(gone)
         async with self._changing:
             await self._remove_deleted(closed)
-            if not self._leaving.keys().isdisjoint(changed):
-                await self._let_go()
             await self._bring(changed, new)
 
     async def reopen(
@@ -336,7 +336,10 @@ class PartitionRegistry:
 
     def _close_deleted(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
-            self._close(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            try:
+                self._close(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            except Exception:  # noqa: BLE001 - who waits at the others is to hear, and all are to go
+                _log.exception("something cannot go on after %s was deleted", partition)
 
     async def _close_leaving(self) -> None:
         """Let go of the partitions of many deleted topics, once whoever deleted them is answered.
@@ -376,8 +379,8 @@ class PartitionRegistry:
         now: list[tuple[str, int]] = []
         for partition in gone:
             log = self._logs.get(partition.topic, partition.index)
-            if log is None:
-                continue
+            if log is None or log.topic_id != partition.log.topic_id:
+                continue  # it has made way for that of another topic of the same name
             if log.topic_id is None or len(gone) <= _FEW:
                 now.append((partition.topic, partition.index))
             else:
@@ -398,11 +401,16 @@ class PartitionRegistry:
 
         ``patient``: wait for all logs, however many there are.
         """
-        for name in names:
+        for name in list(names):  # topics come and go meanwhile
+            if name in self._leaving:
+                await self._let_go()
             topic = self._metadata.topics.get(name)
-            if topic is not None:
-                await self._prepare(topic)
-                await self._remove_moved(topic)
+            if topic is None:
+                continue
+            await self._prepare(topic)
+            await self._remove_moved(topic)
+            now = self._metadata.topics.get(name)
+            if now is not None and now.id == topic.id:  # else that is about to be followed
                 for index in self._update(topic):
                     self._open_soon(name, index, is_new=name in new)
         if patient or len(self._opening) <= _FEW:
@@ -447,7 +455,6 @@ class PartitionRegistry:
         before, config_before = self._brought.get(topic.name, ((), None))
         if config is not config_before:
             before = ()
-        self._brought[topic.name] = (topic.partitions, config)
         missing = []
         for index, info in enumerate(topic.partitions):
             if self._node_id not in info.replicas:
@@ -464,6 +471,7 @@ class PartitionRegistry:
                 missing.append(index)
             else:
                 self._open(topic, index, log)
+        self._brought[topic.name] = (topic.partitions, config)  # once all of that was done
         return missing
 
     def _open(self, topic: Topic, index: int, log: Log) -> None:

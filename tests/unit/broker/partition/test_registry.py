@@ -300,6 +300,91 @@ async def test_a_partition_that_refuses_everything_is_looked_at_with_any_change(
     assert partition.check() is ErrorCode.NONE
 
 
+async def test_what_could_not_be_changed_is_with_the_next_change(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = plane.replicas._registry
+    topic = await plane.metadata.put(plane.metadata.new_topic("t", 2))
+    monkeypatch.setattr(registry, "_apply", fail)
+    topic = replace(topic, config={"retention.ms": "5"})
+    with pytest.raises(ValueError, match="a defect"):
+        await plane.metadata.put(topic)
+    monkeypatch.undo()
+    later = replace(topic.partitions[1], leader_epoch=1, version=1)
+    await plane.metadata.put(replace(topic, partitions=(topic.partitions[0], later)))
+    assert [plane.partition("t", one).log.config.retention_ms for one in (0, 1)] == [5, 5]
+
+
+def fail(*_: object) -> None:
+    raise ValueError("a defect")
+
+
+# Topics that are deleted while something else is done with them
+
+
+async def test_a_topic_that_is_deleted_while_it_is_looked_at_again_is_not_opened(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = plane.replicas._registry
+    topic = await plane.metadata.put(plane.metadata.new_topic("t", 2))
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: Topic) -> None:
+        begun.set()
+        await go_on.wait()
+
+    monkeypatch.setattr(registry, "_prepare", wait)
+    registry._failed.add(("t", 0))
+    again = asyncio.create_task(registry.retry())
+    await begun.wait()
+    deleting = asyncio.create_task(plane.metadata.remove("t"))
+    await eventually(lambda: not plane.replicas.partitions_of("t"))
+    go_on.set()
+    await asyncio.gather(again, deleting)
+    assert plane.replicas.partitions_of("t") == plane.replicas.partitions_of(topic.id) == {}
+    assert not [*registry]
+    assert directories(plane) == set()
+
+
+@pytest.mark.parametrize("count", [3, MANY])
+async def test_a_log_that_took_the_place_of_a_deleted_one_stays(
+    plane: DataPlane, count: int
+) -> None:
+    """What is tried again may come to the new topic before the change is followed."""
+    old = await created(plane, "t", count)
+    registry, namesake = plane.replicas._registry, plane.metadata.new_topic("t", 3)
+    async with registry._changing:
+        changing = asyncio.create_task(plane.metadata.put(namesake))
+        await eventually(lambda: not plane.replicas.partitions_of(old.id))
+        await registry._bring(["t"])
+    await changing
+    await all_deleted(plane)
+    for index in range(3):
+        partition = plane.partition("t", index)
+        assert (partition.log.topic_id, partition.log.log_end_offset) == (namesake.id, 0)
+        partition.append(batch(b"new"), 1)
+    await plane.restart()
+    assert [plane.partition("t", index).log.log_end_offset for index in range(3)] == [1] * 3
+
+
+async def test_topics_may_come_while_all_are_looked_at(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a broker starts."""
+    registry, metadata = plane.replicas._registry, plane.metadata
+    await metadata.put(metadata.new_topic("t"))
+    prepare = registry._prepare
+
+    async def bring_another(topic: Topic) -> None:
+        metadata.topics["u"] = metadata.new_topic("u")
+        await prepare(topic)
+
+    monkeypatch.setattr(registry, "_prepare", bring_another)
+    async with registry._changing:
+        await registry._bring(metadata.topics)
+    assert plane.replicas.partitions_of("u") == {}, "that comes with its change"
+
+
 # Topics deleted by the hundred
 
 
@@ -500,6 +585,51 @@ async def test_a_stop_does_not_wait_for_what_is_still_to_be_closed(
     await plane.stop()
     await plane.start()
     await all_deleted(plane)
+    assert directories(plane) == set()
+
+
+async def test_a_stop_waits_for_what_is_being_written_down(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start may use the directories while this process goes on."""
+    begun, go_on, written = threading.Event(), threading.Event(), threading.Event()
+    note, close = plane.logs.note_deleted, plane.logs.close
+    order: list[str] = []
+
+    def note_late(logs: Any) -> None:
+        begun.set()
+        go_on.wait(0.5)
+        note(logs)
+        order.append("written down")
+        written.set()
+
+    def close_logs() -> None:
+        order.append("closed")
+        close()
+
+    await created(plane)
+    monkeypatch.setattr(plane.logs, "note_deleted", note_late)
+    monkeypatch.setattr(plane.logs, "close", close_logs)
+    await plane.metadata.remove("many")
+    await eventually(begun.is_set)
+    await plane.stop()
+    go_on.set()
+    await asyncio.to_thread(written.wait)
+    assert order == ["written down", "closed"]
+    await plane.start()
+
+
+async def test_all_are_closed_and_removed_though_something_cannot_go_on(
+    plane: DataPlane, caplog: pytest.LogCaptureFixture
+) -> None:
+    await created(plane)
+    partition = plane.partition("many", 7)
+    plane.replicas.events.closed.append(fail)
+    await plane.metadata.remove("many")
+    await all_deleted(plane)
+    plane.replicas.events.closed.remove(fail)
+    assert "a defect" in caplog.text
+    assert partition.check() is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert directories(plane) == set()
 
 
