@@ -124,7 +124,7 @@ async def running_broker(
         if store.is_shared:
             parts.push_async_callback(_unregister, store, config.node_id, registration)
         await metadata.applied(sequence)  # newer than the registration: it may be acted on
-        metadata.subscribe(partial(_end_with_registration, is_over, metadata, registration, config))
+        _end_with_registration(is_over, metadata, registration, config)
         metrics = Metrics(lambda key: ApiKey(key).name)
         # The controller is stopped before what it decides about, though it starts first.
         stopping_replicas = await parts.enter_async_context(AsyncExitStack())
@@ -519,11 +519,16 @@ def _end_with_registration(
     metadata: MetadataCache,
     registration: BrokerNode,
     config: BrokerConfig,
-    _: Sequence[Event],
 ) -> None:
-    known = metadata.brokers.get(config.node_id)
-    if known is None or known.epoch != registration.epoch:
-        is_over.set()
+    """Have ``is_over`` set at once when the registration is gone, whatever disks wait for."""
+
+    def look(_: Sequence[Event] = ()) -> None:
+        known = metadata.brokers.get(config.node_id)
+        if known is None or known.epoch != registration.epoch:
+            is_over.set()
+
+    metadata.subscribe(look, is_first=True)
+    look()
 
 
 # Logs

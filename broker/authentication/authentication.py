@@ -107,7 +107,7 @@ class Authentication:
         self._next_warning_at = 0.0
         for name, found in metadata.users.items():
             credentials.put(name, credentials_of(found))
-        metadata.subscribe(self._on_events)
+        metadata.subscribe(self._on_events, is_first=True)  # no disk keeps a former user connected
 
     def close(self) -> None:
         """Stop checking passwords and tokens."""

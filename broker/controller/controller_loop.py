@@ -70,7 +70,7 @@ class ControllerLoop:
         Raises:
             StoreUnavailable: the store cannot be used.
         """
-        self._metadata.subscribe(self._notice)
+        self._metadata.subscribe(self._notice, is_first=True)  # elections wait for no disk here
         await self.decide_due()
         self._tasks = [
             asyncio.create_task(self._keep_deciding()),

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -137,6 +138,7 @@ class MetadataCache:
         )
         self._effective_groups: dict[str, ShareGroupConfig] = {}
         self._collisions: dict[str, str] = {}
+        self._first: list[Subscriber] = []
         self._subscribers: list[Subscriber] = []
         self._applied = -1
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -174,9 +176,10 @@ class MetadataCache:
     def subscribe(self, subscriber: Subscriber, *, is_first: bool = False) -> None:
         """Call ``subscriber`` with all events from now on, and await what it returns.
 
-        ``is_first``: before those that are there already, which may wait for a disk or for others.
+        In the order in which they came, but those that are ``is_first`` before all others, which
+        may wait for a disk or for other brokers.
         """
-        self._subscribers.insert(0 if is_first else len(self._subscribers), subscriber)
+        (self._first if is_first else self._subscribers).append(subscriber)
 
     async def start(self) -> None:
         """Read everything, call the subscribers with it, and follow the feed from there.
@@ -470,7 +473,7 @@ class MetadataCache:
 
     async def _publish(self, sequence: int, events: Sequence[Event]) -> None:
         if events:
-            for subscriber in self._subscribers:
+            for subscriber in chain(self._first, self._subscribers):  # some come meanwhile
                 try:
                     outcome = subscriber(events)
                     if outcome is not None:

@@ -29,7 +29,7 @@ class Metadata(Protocol):
     def subscribe(self, subscriber: Subscriber, *, is_first: bool = False) -> None:
         """Tell ``subscriber`` what becomes different, and wait for what it returns.
 
-        ``is_first``: before those that are told already.
+        ``is_first``: before all that are not.
         """
 
     async def deleted_topics(self) -> Collection[bytes]:

@@ -14,8 +14,8 @@ class Users:
         self.users: dict[str, Mapping[str, str]] = {}
         self._subscribers: list[Subscriber] = []
 
-    def subscribe(self, subscriber: Subscriber) -> None:
-        self._subscribers.append(subscriber)
+    def subscribe(self, subscriber: Subscriber, *, is_first: bool = False) -> None:
+        self._subscribers.insert(0 if is_first else len(self._subscribers), subscriber)
 
     def put(self, user: str, *mechanisms: ScramMechanism, password: str = "secret") -> None:
         """Give a user credentials of these mechanisms, and take the others away."""

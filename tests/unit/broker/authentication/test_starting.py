@@ -1,7 +1,8 @@
 """What a broker's authentication starts with."""
 
+import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,15 @@ from qbus.broker.authentication import key_set, starting
 from qbus.broker.authentication.exchange import TokenRefused
 from qbus.broker.authentication.starting import cluster_secret, start_authentication
 from qbus.broker.metadata.cache import MetadataCache
+from qbus.broker.metadata.image import Event
 from qbus.clock import SystemClock
 from qbus.config import BrokerConfig
-from qbus.metadata import Create, EmbeddedStore, MetadataStore
-from qbus.metadata.znodes import CLUSTER_SECRET, ConfigNode
+from qbus.metadata import Create, Delete, EmbeddedStore, MetadataStore
+from qbus.metadata.feed import announce
+from qbus.metadata.znodes import CLUSTER_SECRET, ChangeNode, ConfigNode
 from qbus.security.scram import ScramCredential, ScramMechanism
 from tests.support.jwt_issuer import AUDIENCE, public_jwk, rsa_key, token, write_key_set
+from tests.support.waiting import eventually
 
 SHA_256 = ScramMechanism.SHA_256
 SASL = {
@@ -60,6 +64,29 @@ async def test_users_of_the_store_and_of_the_configuration_are_known(store: Meta
     made = await start_authentication(config, SystemClock(), store, cache)
     assert made.credentials.find(SHA_256, "alice") == alice
     assert made.credentials.find(SHA_256, "broker") is not None
+    made.close()
+    await cache.close()
+
+
+async def test_who_is_removed_is_unknown_at_once_though_partitions_wait_for_a_disk(
+    store: MetadataStore,
+) -> None:
+    alice = ScramCredential.from_password(SHA_256, "secret")
+    node = ConfigNode({SHA_256.mechanism: alice.encode()})
+    await store.transaction([Create(ConfigNode.user_path("alice"), node.encode())])
+    config, go_on = BrokerConfig(SASL), asyncio.Event()
+    cache = MetadataCache(store, config)
+    await cache.start()
+    made = await start_authentication(config, SystemClock(), store, cache)
+
+    async def wait_for_a_disk(_: Sequence[Event]) -> None:
+        await go_on.wait()
+
+    cache.subscribe(wait_for_a_disk, is_first=True)
+    change = ChangeNode(users=("alice",)).encode()
+    await store.transaction([Delete(ConfigNode.user_path("alice")), announce(change)])
+    await eventually(lambda: made.credentials.find(SHA_256, "alice") is None)
+    go_on.set()
     made.close()
     await cache.close()
 

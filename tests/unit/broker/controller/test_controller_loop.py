@@ -10,7 +10,7 @@ from qbus.broker.controller import Controller, NewTopic, Reassignment, expire_pr
 from qbus.broker.controller.controller_election import ControllerElection
 from qbus.broker.controller.controller_loop import ControllerLoop
 from qbus.broker.metadata.cache import MetadataCache
-from qbus.broker.metadata.image import BrokerInfo, PartitionInfo
+from qbus.broker.metadata.image import BrokerInfo, Event, PartitionInfo
 from qbus.clock import ManualClock
 from qbus.config import BrokerConfig
 from qbus.metadata import Create, Delete, Op, Result, Set, StoreUnavailable
@@ -61,6 +61,28 @@ async def test_partitions_of_a_dead_broker_get_other_leaders(plane: MetadataPlan
     await eventually(lambda: {one.leader for one in plane.metadata.topics["t"].partitions} == {3})
     assert {one.isr for one in plane.metadata.topics["t"].partitions} == {(3, 1)}
     assert {one.elr for one in plane.metadata.topics["t"].partitions} == {()}
+
+
+async def test_elections_do_not_wait_for_what_the_controllers_own_partitions_wait_for(
+    plane: MetadataPlane,
+) -> None:
+    await plane.controller.create_topics([NewTopic("t", assignment={0: [2, 3]})])
+    go_on = asyncio.Event()
+
+    async def wait_for_a_disk(_: Sequence[Event]) -> None:
+        await go_on.wait()
+
+    async def leader() -> int:
+        node = await plane.store.get(PartitionStateNode.path("t", 0))
+        assert node is not None
+        return PartitionStateNode.decode(node.data).leader
+
+    plane.metadata.subscribe(wait_for_a_disk, is_first=True)
+    await leave(plane, 2)
+    async with asyncio.timeout(10):
+        while await leader() != 3:  # noqa: ASYNC110 - the store alone can tell
+            await asyncio.sleep(0.005)
+    go_on.set()
 
 
 async def test_who_is_back_is_elected_for_what_nobody_else_holds(plane: MetadataPlane) -> None:

@@ -329,7 +329,7 @@ async def test_subscribers_are_done_before_a_change_counts_as_applied(
     await cache.applied(sequence - 1)
 
 
-async def test_one_that_must_not_wait_for_others_is_told_first(
+async def test_those_that_must_not_wait_for_others_are_told_first_in_their_order(
     store: MetadataStore, cache: MetadataCache
 ) -> None:
     told: list[str] = []
@@ -341,10 +341,13 @@ async def test_one_that_must_not_wait_for_others_is_told_first(
 
     cache.subscribe(slow)
     cache.subscribe(lambda _: told.append("first"), is_first=True)
+    cache.subscribe(lambda _: told.append("second"), is_first=True)
     sequence = await change(store, ChangeNode(topics=("t",)), *topic_ops("t"))
-    await eventually(lambda: told == ["first", "slow"])
+    await eventually(lambda: told == ["first", "second", "slow"])
+    cache.subscribe(lambda _: told.append("later"), is_first=True)
     go_on.set()
     await cache.applied(sequence)
+    assert told == ["first", "second", "slow"], "each of them once"
 
 
 async def test_many_changes_are_taken_together(store: MetadataStore, cache: MetadataCache) -> None:
