@@ -39,6 +39,7 @@ _AHEAD: Final = 32  # records that are decoded at once where fewer are asked for
 _AHEAD_BYTES: Final = 32 << 10
 _ONE_BYTE: Final = 0x80  # from which on a length takes more
 _SPAN_BYTES: Final = 200  # that a range takes besides its batch
+_LEAST_RECORD_BYTES: Final = 7  # that a record takes: a byte for each of its fields
 _TTL_NAME: Final = TTL.encode()
 _LARGE_BYTES: Final = 8 << 10  # from which on part of a batch is worth making
 
@@ -76,6 +77,8 @@ class StoredBatch:
             if not self.is_dense:
                 self._find_offsets()
             self.has_ttl = self._may_have_ttl()
+            payload = self.raw if self._payload is None else self._payload
+            self.is_broken = header.records_count > len(payload) // _LEAST_RECORD_BYTES
         except CorruptBatch:
             self.is_broken = True
 
@@ -118,7 +121,11 @@ class StoredBatch:
         Raises CorruptBatch.
         """
         if self._positions is None:
-            self._positions = _positions(self.payload, self.header.records_count)
+            try:
+                self._positions = _positions(self.payload, self.header.records_count)
+            except CorruptBatch:
+                self.is_broken = True  # and is not looked through for each of its records
+                raise
         return self._positions
 
     def part(self, first: int, last: int) -> Buffer:
@@ -252,6 +259,8 @@ def _positions(payload: bytes, count: int) -> "array[int]":
                 position += ((first - _ONE_BYTE) >> 1) + (second << 6) + 2
             else:
                 length, position = decode_varint(payload, position)
+                if length < 0:  # it would lead back
+                    raise CorruptBatch("a record has a negative length")
                 position += length
             positions.append(position)
         if position > len(payload):

@@ -249,13 +249,16 @@ class RecordSource:
             records += found
             if not found:
                 broken.append(offset)
-        if broken and self._failures.allows():
+        if broken:
+            self._tell_broken(broken[0])
+        return records, broken
+
+    def _tell_broken(self, offset: int) -> None:
+        if self._failures.allows():
             _log.error(
                 "%s: records from offset %d on cannot be read, and are given up",
-                self._name,
-                broken[0],
+                *(self._name, offset),
             )
-        return records, broken
 
     def runs(
         self, batch: StoredBatch, first: int, last: int
@@ -266,6 +269,9 @@ class RecordSource:
         """
         if self._filter is None and not batch.has_ttl and not batch.is_broken:
             return [(first, last, None)]
+        if batch.is_broken:  # without a look at each record that it claims to have
+            self._tell_broken(first)
+            return [(first, last, Reason.BROKEN)]
         records, broken = self.read(batch, first, last)
         reasons: list[tuple[int, Reason | None]] = [(offset, Reason.BROKEN) for offset in broken]
         now_ms = self._clock.time_ms()

@@ -14,6 +14,7 @@ from qbus.broker.queues.taking import Offer, Terms
 from qbus.broker.queues.types import WaitedFor
 from qbus.errors import ApiError, CorruptBatch
 from qbus.records import (
+    HEADER_SIZE,
     Compression,
     build_batch,
     check_crc,
@@ -21,7 +22,7 @@ from qbus.records import (
     iter_records,
     read_header,
 )
-from qbus.records.header import set_base_offset, write_header
+from qbus.records.header import LENGTH_PREFIX, set_base_offset, write_header
 from qbus.records.record import Headers
 from tests.support.waiting import eventually
 
@@ -500,6 +501,50 @@ def test_a_batch_with_a_wrong_checksum_gets_no_right_one() -> None:
     batch[-1] ^= 1
     stored = StoredBatch(read_header(batch), bytes(batch))
     assert stored.part(0, 0) == batch
+
+
+# Batches that are not what they claim to be: the broker that appends them reads no records
+
+
+def claiming(count: int, payload: bytes) -> bytearray:
+    """A batch whose header claims to have so many records."""
+    batch = bytearray(encode_records([b""], base_timestamp=0))
+    header = read_header(batch)
+    batch[HEADER_SIZE:] = payload
+    length = len(batch) - LENGTH_PREFIX
+    delta = count - 1
+    write_header(
+        batch,
+        header._replace(batch_length=length, last_offset_delta=delta, records_count=count),
+    )
+    return batch
+
+
+def test_a_length_that_leads_back_is_met_once() -> None:
+    """It would be looked at as often as there are to be records."""
+    back = b"\x85\x80\x00"  # -3, as three bytes
+    batch = claiming(1_000, back.ljust(8_000, b"\x00"))
+    stored = StoredBatch(read_header(batch), bytes(batch))
+    with pytest.raises(CorruptBatch):
+        _ = stored.positions
+    assert stored.is_broken
+    assert stored.part(0, 0) == batch
+
+
+@pytest.mark.parametrize("tags", ["", "none:red"])
+async def test_a_batch_that_claims_more_records_than_fit_into_it_is_given_up_at_once(
+    world: World, tags: str
+) -> None:
+    most = 2**31 - 1
+    batch = claiming(most, bytes(100))
+    assert StoredBatch(read_header(batch), bytes(batch)).is_broken
+    world.partition.append(memoryview(batch), -1)
+    await world.add(b"good")
+    queue = world.queue(filter=tags)
+    for _ in range(2):  # it is stored that those are given up before others are given out
+        taken = await queue.take_batches("m", max_records=10, max_bytes=1 << 20, exact=False)
+        await world.settled()
+    assert (sent(taken), queue.counts.dropped) == ([b"good"], most)
 
 
 def test_small_batches_and_those_with_gaps_are_sent_whole() -> None:
