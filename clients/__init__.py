@@ -187,29 +187,30 @@ __all__ = [
     "read_properties",
 ]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    __all__,
-    {
-        "Admin": ".admin",
-        "Consumer": ".consumer",
-        "Producer": ".producer",
-        "Queue": ".queue",
-        "ShareConsumer": ".share",
-    },
-    (
-        ".errors",
-        ".types",
-        "qbus.security.client",
-        ".security",
-        ".idcs",
-        ".admin.types",
-        ".consumer.options",
-        ".producer.options",
-        ".producer",
-        ".share",
-        ".queue",
-    ),
-)
+if not TYPE_CHECKING:  # which knows the names from above, and no others
+    __getattr__, __dir__ = lazily(
+        __name__,
+        __all__,
+        {
+            "Admin": ".admin",
+            "Consumer": ".consumer",
+            "Producer": ".producer",
+            "Queue": ".queue",
+            "ShareConsumer": ".share",
+        },
+        (
+            ".errors",
+            ".types",
+            "qbus.security.client",
+            ".security",
+            ".idcs",
+            ".admin.types",
+            ".consumer.options",
+            ".producer.options",
+            ".producer",
+            ".share",
+            ".queue",
+        ),
+    )
 
 assert __name__ == "qbus.clients", "import qbus.clients: this folder is a part of the qbus package"

@@ -140,15 +140,16 @@ __all__ = [
     "read_properties",
 ]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    __all__,
-    {
-        "Admin": ".clients.blocking.admin",
-        "Consumer": ".clients.blocking.consumer",
-        "Producer": ".clients.blocking.producer",
-        "Queue": ".clients.blocking.queue",
-        "ShareConsumer": ".clients.blocking.share",
-    },
-    (".errors", ".records", ".clients"),
-)
+if not TYPE_CHECKING:  # which knows the names from above, and no others
+    __getattr__, __dir__ = lazily(
+        __name__,
+        __all__,
+        {
+            "Admin": ".clients.blocking.admin",
+            "Consumer": ".clients.blocking.consumer",
+            "Producer": ".clients.blocking.producer",
+            "Queue": ".clients.blocking.queue",
+            "ShareConsumer": ".clients.blocking.share",
+        },
+        (".errors", ".records", ".clients"),
+    )

@@ -9,4 +9,5 @@ if TYPE_CHECKING:
 
 __all__ = ["Admin", "Consumer", "Producer", "Queue", "ShareConsumer", "everywhere"]
 
-__getattr__, __dir__ = lazily(__name__, __all__, {}, ("qbus.clients",))
+if not TYPE_CHECKING:  # which knows the names from above, and no others
+    __getattr__, __dir__ = lazily(__name__, __all__, {}, ("qbus.clients",))

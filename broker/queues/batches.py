@@ -77,8 +77,7 @@ class StoredBatch:
             if not self.is_dense:
                 self._find_offsets()
             self.has_ttl = self._may_have_ttl()
-            payload = self.raw if self._payload is None else self._payload
-            self.is_broken = header.records_count > len(payload) // _LEAST_RECORD_BYTES
+            self.is_broken = header.records_count > self._most_records()
         except CorruptBatch:
             self.is_broken = True
 
@@ -99,6 +98,11 @@ class StoredBatch:
         if self.header.attributes & CODEC_BITS:
             return _TTL_NAME in self.payload
         return _TTL_NAME in self.raw
+
+    def _most_records(self) -> int:
+        """How many records there is room for, about. Decompressed already, if they have to be."""
+        payload = self.raw if self._payload is None else self._payload
+        return len(payload) // _LEAST_RECORD_BYTES
 
     @property
     def payload(self) -> bytes:

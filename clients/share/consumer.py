@@ -262,7 +262,7 @@ class ShareConsumer:
         while not run.is_passed and run.lease.is_fresh:
             record = next(run.rest, None)
             if record is None:
-                run.is_passed = True
+                run.finish()
                 raise StopIteration
             if run.is_indexed and not self._taken.has(record):
                 continue

@@ -79,16 +79,25 @@ class TakenRun:
 
     def be_quick(self, is_watched: Callable[[], bool]) -> None:
         """Let a loop go on without a look at anything but the clock, until :meth:`look_again`."""
-        assert self.items is not None
-        self.items.is_quick = True
+        items = self.items
+        if items is None:  # another thread has withheld the rest meanwhile
+            return
+        items.is_quick = True
         # After it: what another thread changes meanwhile ends it, here or there.
         if self.is_indexed or self.is_passed or not (self.lease.is_valid and is_watched()):
-            self.items.is_quick = False
+            items.is_quick = False
 
     def look_again(self) -> None:
         """Have a loop look, before its next record, whether it is still to see it."""
-        if self.items is not None:
-            self.items.is_quick = False
+        items = self.items
+        if items is not None:
+            items.is_quick = False
+
+    def finish(self) -> None:
+        """Show no more of them."""
+        self.is_passed = True
+        self.look_again()
+        self.items = None  # which refers to the run: its records would wait for the collector
 
     def take(self, limit: int) -> list[ShareRecord]:
         """Return up to ``limit`` records, which are seen then."""
@@ -99,8 +108,7 @@ class TakenRun:
         seen = self.seen
         withheld = self.offsets(seen)
         self._end = seen
-        self.is_passed = True
-        self.look_again()
+        self.finish()
         return withheld
 
     def offsets(self, start: int, stop: int | None = None) -> Sequence[int]:

@@ -105,7 +105,7 @@ class Run:
             self.network.heal()
         if isinstance(self.cluster, QbusCluster):  # brokers do not wait for long when they start
             for zookeeper in self.cluster.zookeepers:
-                zookeeper.wait_ready(_PATIENCE)
+                wait_until(zookeeper.serves, f"{zookeeper.bootstrap} to serve", _PATIENCE)
         dead = [node for node, broker in self.cluster.brokers.items() if not broker.alive]
         self.resume(*(node for node in self.cluster.brokers if node not in dead))
         self.start_brokers(*dead)

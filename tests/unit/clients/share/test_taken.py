@@ -1,6 +1,8 @@
 """What a member of a share group has: accepted in rows, record by record once it must be."""
 
+import gc
 import random
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -131,6 +133,23 @@ def looped(run: TakenRun) -> "HeldItems[ShareRecord]":
     run.items = HeldItems(run.rest, run.lease.until, look)
     next(run.items)
     return run.items
+
+
+@pytest.mark.parametrize("end", [TakenRun.finish, TakenRun.withhold])
+def test_a_run_that_is_over_does_not_wait_for_the_collector(
+    end: Callable[[TakenRun], object],
+) -> None:
+    run = run_of(*range(4))
+    items = looped(run)
+    gone = weakref.ref(run)
+    gc.collect()
+    gc.disable()
+    try:
+        end(run)
+        del run, items
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(
