@@ -174,11 +174,15 @@ def stays(stories: Iterable[Story]) -> dict[int, list[Stay]]:
 def _stays(story: Story) -> Iterator[Stay]:
     running: dict[int, Stay] = {}
     expelled: set[int] = set()
+    leaving_at: float | None = None
     for event in list(story.events):
         if event.what == "expelled":
             expelled = set(running)
+        elif event.what == "leaving":
+            leaving_at = event.at
         elif event.what == "left":  # librdkafka does not always say what it gave up on closing
-            event = event._replace(what="revoked", offsets=dict.fromkeys(running, -1))
+            at = event.at if leaving_at is None else leaving_at  # others had it before it returned
+            event = Event("revoked", at, dict.fromkeys(running, -1))
         for partition, offset in event.offsets.items():
             if event.what == "assigned":
                 running.setdefault(partition, Stay(story.name, partition, event.at))

@@ -156,6 +156,7 @@ class _LibrdkafkaMember:
                 assert offset is not None
                 diary.read(partition, offset)
             self._commit(diary.due())
+        diary.tell("leaving")
         self._consumer.close()
         diary.tell("left")
 
@@ -232,6 +233,7 @@ class _QbusMember:
             on_lost=self._lost,
         ) as self._consumer:
             await self._go_on()
+            self._diary.tell("leaving")
         self._diary.tell("left")
 
     async def _go_on(self) -> None:

@@ -133,6 +133,17 @@ def test_a_member_that_has_left_has_nothing() -> None:
     assert len(read_again([gone, read_from("b", 2.1, 0)])) == 1
 
 
+def test_others_may_have_what_a_member_had_that_is_leaving_unless_it_says_when_it_gave_it_up() -> (
+    None
+):
+    began = read_from("a", 1.0, 0).events
+    leaving, left = Event("leaving", 2.0, {}), Event("left", 3.0, {})
+    assert double_owners([story("a", *began, leaving, left), read_from("b", 2.5)]) == []
+    assert len(double_owners([story("a", *began, leaving, left), read_from("b", 1.9)])) == 1
+    told = story("a", *began, leaving, ("revoked", 2.8, {0: -1}), left)
+    assert len(double_owners([told, read_from("b", 2.5)])) == 1
+
+
 def test_a_member_that_has_just_been_told_of_partitions_is_not_expelled() -> None:
     early = story("a", ("assigned", 1.0, {0: -1}), ("expelled", 9.0, {}), ("lost", 12.0, {0: -1}))
     assert len(expelled_early([early], 10.0)) == 1

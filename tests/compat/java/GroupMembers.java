@@ -105,6 +105,7 @@ class GroupMembers {
                 while (wish != Wish.GONE) {
                     turn();
                 }
+                tell("leaving", Map.of());
                 consumer.close();
                 tell("left", Map.of());
             } catch (Throwable error) {
