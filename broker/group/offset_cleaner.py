@@ -162,6 +162,9 @@ class OffsetCleaner:
         except ApiError as error:
             _log.warning("groups cannot be cleaned up, trying again: %s", error)
             return False
+        except Exception:
+            _log.exception("groups cannot be cleaned up, trying again")
+            return False
         return True
 
     async def _sleep(self, seconds: float) -> None:

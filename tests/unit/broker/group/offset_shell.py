@@ -142,7 +142,7 @@ class FakeInternalLog:
         self.shared = shared
         self.node = node
         self.loaded: dict[int, FakeShard] = {}
-        self.fails: list[ApiError] = []
+        self.fails: list[Exception] = []
         self.meanwhile: Callable[[], None] | None = None  # done once, before the next answer
         self.pause = 0  # turns of the loop between that and the answer
         shared.brokers[node] = self

@@ -216,6 +216,23 @@ class TestTopicDeletion:
         offsets = (await shell.groups.offsets("g"))["t"]
         assert {index: one.offset for index, one in offsets.items()} == {1: 9}
 
+    async def test_that_fails_unexpectedly_is_told_and_tried_again(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        shell = await alone(**LOG)
+        topic = shell.metadata.add("t")
+        await shell.groups.commit("g", {("t", 0): at(1)})
+        shell.log.fails.append(ValueError("what nobody thought of"))
+
+        await shell.metadata.publish(TopicDeleted(topic))
+        assert "groups cannot be cleaned up" in caplog.text
+        assert "what nobody thought of" in caplog.text
+        await shell.timers.advance(10)
+
+        shell.restart()
+        await shell.groups.start()
+        assert await shell.offset("g", "t", 0) is None
+
     async def test_deletes_a_commit_that_was_on_its_way(self) -> None:
         shell = Shell()
         topic = shell.metadata.add("t")
