@@ -7,26 +7,32 @@ node, where the transaction's coordinator ends it by a request.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
 from qbus.errors import ApiError, ErrorCode
 
 from ..metadata.image import Topic
 from .committing import PackedCommit
 from .group_metadata import Done, GroupMetadata
-from .offset_log import OffsetLog, Verify
+from .offset_log import OffsetLog, Verify, Which
 from .offset_machine import Committed
-from .offsets import Offset, Offsets, TopicPartition, committed_for
+from .offsets import Offset, Offsets, PresentOffsets, TopicPartition, committed_for
 from .registry import GroupRegistry
 from .state import GroupState
 from .storage import Storage
 from .znodes import ProducerEpoch
 
+_NO_OFFSETS: Final[Mapping[int, Offset]] = {}
+_DELETED: Final[Offset | None] = None
+
 
 class CommittedOffsets:
     """Reads and writes the committed offsets of loaded groups."""
 
-    def __init__(self, registry: GroupRegistry) -> None:
+    def __init__(self, registry: GroupRegistry, topics: Mapping[str, Topic]) -> None:
+        """``topics``: those that exist now."""
         self._registry = registry
+        self._topics = topics
 
     @property
     def _log(self) -> OffsetLog:
@@ -47,6 +53,12 @@ class CommittedOffsets:
             return self._log.offsets(metadata.group_id)
         return metadata.znodes.offsets
 
+    def present(self, metadata: GroupMetadata) -> PresentOffsets:
+        """The same, without those of deleted topics whose names other topics have now."""
+        if metadata.is_in_log:
+            return self._log.present(metadata.group_id)
+        return PresentOffsets(metadata.znodes.offsets, self._topics, metadata.znodes.topic_ids)
+
     def known_for(self, metadata: GroupMetadata, topics: Collection[Topic]) -> list[TopicPartition]:
         """Of which partitions of topics there are offsets; not of others of the same names."""
         return committed_for(topics, lambda topic: self.known_of(metadata, topic))
@@ -65,14 +77,14 @@ class CommittedOffsets:
         return self._log.unstable(metadata.group_id).union(places)
 
     async def read(self, metadata: GroupMetadata) -> Committed:
-        """The offsets of a group, all of which are stored for good.
+        """The offsets of a group, all of which are stored for good, without stale ones.
 
         Raises:
             ApiError: retriable, here or at another broker.
         """
         _check(await self._registry.confirm(metadata))
         if not metadata.is_in_log:
-            return Committed(metadata.znodes.offsets, self.unstable(metadata))
+            return Committed(self.present(metadata), self.unstable(metadata))
         offsets, unstable = await self._log.read(metadata.group_id)
         places = [place for brought in metadata.znodes.pending.values() for place in brought]
         return Committed(offsets, unstable.union(places))
@@ -93,19 +105,51 @@ class CommittedOffsets:
     async def forget(self, metadata: GroupMetadata, topics: Collection[Topic]) -> ErrorCode:
         """Delete the offsets of deleted topics; return the error, if any.
 
-        Which these are is found out in the same step: a moment later they may be of another topic
-        of the same name.
+        What an open transaction is about to replace is left (:meth:`known_for` tells of it): the
+        deletion would undo what it brings, which may be of another topic of the same name.
         """
-        if not metadata.is_in_log:
-            doomed = dict.fromkeys(self.known_for(metadata, topics))
-            return await self._registry.save_offsets(metadata, doomed)
-        try:
-            forgotten = await self._log.forget(metadata.group_id, topics)
-        except ApiError as error:
-            return error.code
-        if not metadata.has_pending(forgotten):
+
+        def which(offsets: Offsets) -> list[TopicPartition]:
+            return committed_for(topics, lambda topic: offsets.get(topic, _NO_OFFSETS))
+
+        return await self._forget(metadata, {topic.name for topic in topics}, which)
+
+    async def discard(
+        self, metadata: GroupMetadata, found: Mapping[TopicPartition, Offset]
+    ) -> ErrorCode:
+        """Delete offsets as they were found, not others that have come; return the error, if any.
+
+        What an open transaction is about to replace is left.
+        """
+
+        def which(offsets: Offsets) -> list[TopicPartition]:
+            return [
+                (topic, partition)
+                for (topic, partition), offset in found.items()
+                if offsets.get(topic, _NO_OFFSETS).get(partition) == offset
+            ]
+
+        return await self._forget(metadata, {topic for topic, _ in found}, which)
+
+    async def _forget(
+        self, metadata: GroupMetadata, names: Collection[str], which: Which
+    ) -> ErrorCode:
+        """Delete offsets of topics with these names, unless open transactions bring others.
+
+        ``which`` is asked in the same step: a moment later they may be of another topic.
+        """
+        spared = {place for brought in metadata.pending.values() for place in brought}
+        if metadata.is_in_log:
+            try:
+                await self._log.forget(metadata.group_id, which, spared)
+            except ApiError as error:
+                return error.code
             return ErrorCode.NONE
-        return await self._registry.supersede(metadata, forgotten)
+        found = which({name: metadata.offsets_of(name) for name in names})
+        doomed = {place: _DELETED for place in found if place not in spared}
+        if not doomed:
+            return ErrorCode.NONE
+        return await self._registry.save_offsets(metadata, doomed)
 
     def begin_save(self, metadata: GroupMetadata, packed: PackedCommit, done: Done) -> bool:
         """Store offsets of a group for which no transaction has brought any, without waiting.

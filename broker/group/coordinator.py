@@ -24,7 +24,7 @@ from .moves import OffsetHomes
 from .offset_cleaner import OffsetCleaner
 from .offset_log import OffsetLog, Verify
 from .offset_machine import Committed, OffsetsMachine
-from .offsets import Offset, Offsets, Retention, TopicPartition
+from .offsets import Offset, Offsets, Retention, TopicPartition, is_of_other
 from .ownership import LiveBrokers, Ownership
 from .registry import GroupRegistry
 from .requests import (
@@ -88,8 +88,9 @@ class GroupCoordinator:
         self._config = config
         self._ownership = owners = Ownership(config.node_id, metadata)
         self._store = store
+        self._topics = metadata.topics
         self._registry = GroupRegistry(store, metadata.topics, owners, config, clock, timers, kinds)
-        self._committed = CommittedOffsets(self._registry)
+        self._committed = CommittedOffsets(self._registry, metadata.topics)
         self._homes: OffsetHomes | None = None
         self._failover = CoordinatorFailover(self._registry, owners, store, clock, timers)
         self._retention = Retention(config.offsets_retention_minutes * 60_000)
@@ -536,7 +537,13 @@ class GroupCoordinator:
         """Group, topic, and the stored offset of each partition, of the groups in memory."""
         for metadata in self._registry:
             for topic, offsets in list(self._committed.known(metadata).items()):
-                yield metadata.group_id, topic, {p: at.offset for p, at in list(offsets.items())}
+                of = self._topics.get(topic)
+                found = list(offsets.items())
+                yield (
+                    metadata.group_id,
+                    topic,
+                    {p: at.offset for p, at in found if of is None or not is_of_other(of.id, at)},
+                )
 
     @property
     def transactions(self) -> int:

@@ -31,7 +31,7 @@ from qbus.names import unescape
 
 from ..metadata.image import Topic
 from .group import EMPTY_IMAGE, GroupImage
-from .offsets import NO_TOPIC_ID, Offset, Offsets, TopicPartition
+from .offsets import Offset, Offsets, PresentOffsets, TopicPartition
 from .timers import STORE_TIMEOUT_S, Timers
 from .znodes import (
     ROOT,
@@ -54,6 +54,7 @@ _log = logging.getLogger(__name__)
 
 Topics = Mapping[str, Topic]
 
+_DELETED: Final[Offset | None] = None
 _ATTEMPTS: Final = 5  # to write a group's node before another broker does
 
 
@@ -142,24 +143,14 @@ class GroupLoader:
     def _drop_stale(self, znodes: GroupZnodes) -> list[Op]:
         """Plan to delete offsets of deleted topics whose names belong to other topics now."""
         stale = self.stale(znodes.offsets)
-        change = GroupChange(offsets=stale)
+        change = GroupChange(offsets=dict.fromkeys(stale, _DELETED))
         plan = znodes.plan(change)
         znodes.apply(change)
         return [operation for operations in plan for operation in operations] if stale else []
 
-    def stale(self, offsets: Offsets) -> dict[TopicPartition, Offset | None]:
-        """Offsets of deleted topics whose names belong to other topics now, as to be deleted."""
-        return {
-            (topic, partition): None
-            for topic, partitions in offsets.items()
-            for partition, offset in partitions.items()
-            if self._is_stale(topic, offset)
-        }
-
-    def _is_stale(self, topic: str, offset: Offset) -> bool:
-        current = self._topics.get(topic)
-        known = offset.topic_id != NO_TOPIC_ID
-        return current is not None and known and current.id != offset.topic_id
+    def stale(self, offsets: Offsets) -> list[TopicPartition]:
+        """For which partitions there are offsets of deleted topics whose names others have now."""
+        return PresentOffsets(offsets, self._topics, {}).stale()
 
 
 def _taken(what: str) -> ApiError:

@@ -70,7 +70,7 @@ async def _to_log(
 async def _to_store(
     store: MetadataStore, log: OffsetLog, group_id: str, znodes: GroupZnodes, now_ms: int
 ) -> None:
-    offsets = _flat((await log.read(group_id)).offsets)
+    offsets = _flat((await log.read(group_id, has_stale=True)).offsets)
     image = EMPTY_IMAGE if znodes.version is None else None
     await _change(store, znodes, GroupChange(image, since_ms=now_ms, offsets=dict(offsets)))
     _check(await log.save(group_id, dict.fromkeys(offsets)))

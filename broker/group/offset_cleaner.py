@@ -23,7 +23,6 @@ _log = logging.getLogger(__name__)
 _RETRY_SECONDS: Final = 10.0
 _PATIENCE_S: Final = 0.1
 """How long what comes next in the metadata waits at most until offsets are deleted."""
-_DELETED: Final[Offset | None] = None
 
 
 class OffsetCleaner:
@@ -81,7 +80,7 @@ class OffsetCleaner:
 
         A topic of the same name would begin where the former one had been read.
         """
-        names = self._forgotten.keys() & offsets.keys()
+        names = self._forgotten.keys() & offsets.keys() if self._forgotten else ()
         if not names:
             return offsets
         topics = [topic for name in names for topic in self._forgotten[name]]
@@ -94,7 +93,7 @@ class OffsetCleaner:
         return left
 
     async def clean_up(self) -> None:
-        """Delete expired offsets, and groups that have neither members nor offsets.
+        """Delete expired and stale offsets, and groups that have neither members nor offsets.
 
         Raises:
             ApiError: the groups cannot be read.
@@ -108,19 +107,29 @@ class OffsetCleaner:
         unstable = self._committed.unstable(metadata)
         now_ms = self._clock.time_ms()
         expired = {
-            place: _DELETED
+            place
             for place in self._retention.expired(group, offsets, metadata.since_ms, now_ms)
             if place not in unstable
         }
-        is_left = group.state is GroupState.EMPTY and group.is_vacant and not unstable
-        if is_left and len(expired) == sum(map(len, offsets.values())):
-            error = await self._committed.remove(metadata)
-        elif expired:
-            error = await self._committed.save(metadata, expired)
-        else:
-            return
-        if not error:
+        gone = expired.union(self._committed.present(metadata).stale())
+        if gone:
+            found = {(topic, at): offsets[topic][at] for topic, at in gone}
+            if await self._committed.discard(metadata, found):
+                return
             self.expired += len(expired)
+        if self._is_left(metadata):
+            await self._committed.remove(metadata)
+
+    def _is_left(self, metadata: GroupMetadata) -> bool:
+        """Whether a group has neither members nor offsets, nor gets any now."""
+        group = metadata.group
+        return (
+            group.state is GroupState.EMPTY
+            and group.is_vacant
+            and metadata.is_idle
+            and not self._committed.known(metadata)
+            and not self._committed.unstable(metadata)
+        )
 
     async def _forget_at_last(self, topics: list[Topic], tried: asyncio.Event) -> None:
         """Delete the offsets of topics; ``tried`` is set when that was done, or tried once."""
@@ -137,16 +146,19 @@ class OffsetCleaner:
             if not self._forgotten[topic.name]:
                 del self._forgotten[topic.name]
 
-    async def _forget(self, topics: list[Topic]) -> None:
+    async def _forget(self, topics: list[Topic]) -> bool:
+        """Delete the offsets of topics; return whether that was all of them.
+
+        Where an open transaction brings another one, they wait for its end.
+        """
+        known_for = self._committed.known_for
         await self._registry.load_all()
-        work = [
-            self._committed.forget(metadata, topics)
-            for metadata in self._registry
-            if self._committed.known_for(metadata, topics)
-        ]
+        found = [metadata for metadata in self._registry if known_for(metadata, topics)]
+        work = (self._committed.forget(metadata, topics) for metadata in found)
         for error in await asyncio.gather(*work):
             if error:
                 raise ApiError(error)
+        return not any(known_for(metadata, topics) for metadata in found)
 
     def _clean_up_after(self, seconds: float) -> None:
         when = self._clock.monotonic() + seconds
@@ -156,16 +168,16 @@ class OffsetCleaner:
         self._spawn(self._try(self.clean_up()))
         self._clean_up_after(self._interval)
 
-    async def _try(self, work: Coroutine[Any, Any, None]) -> bool:
+    async def _try(self, work: Coroutine[Any, Any, bool | None]) -> bool:
+        """Do some work; return whether it is done, and need not be tried again."""
         try:
-            await work
+            return await work is not False
         except ApiError as error:
             _log.warning("groups cannot be cleaned up, trying again: %s", error)
             return False
         except Exception:
             _log.exception("groups cannot be cleaned up, trying again")
             return False
-        return True
 
     async def _sleep(self, seconds: float) -> None:
         over = asyncio.get_running_loop().create_future()

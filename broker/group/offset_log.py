@@ -6,6 +6,7 @@ A group's coordinator is the leader of the partition that the group's id is hash
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
+from typing import Final
 
 from qbus.config import BrokerConfig
 from qbus.errors import ApiError, ErrorCode
@@ -17,9 +18,14 @@ from ..partition.partition import Partition
 from .committing import PackedCommit, Saving
 from .group_metadata import Done
 from .offset_machine import NOTHING_COMMITTED, Committed, OffsetsMachine, change, commit, read
-from .offsets import Offset, Offsets, TopicPartition, committed_for
+from .offsets import Offset, Offsets, PresentOffsets, TopicPartition
 
 _log = logging.getLogger(__name__)
+
+_NO_TOPICS: Final[Mapping[str, Topic]] = {}
+
+Which = Callable[[Offsets], Collection[TopicPartition]]
+"""Finds among a group's offsets those that are to be deleted."""
 
 Verify = Callable[[int | None], Awaitable[ErrorCode]]
 """Asks a transaction's coordinator whether offsets belong to the transaction, or adds them to it.
@@ -116,8 +122,17 @@ class OffsetLog:
         except ApiError:
             return None
 
-    async def read(self, group_id: str) -> Committed:
+    def present(self, group_id: str) -> PresentOffsets:
+        """The same without stale ones."""
+        machine = self._machine(group_id)
+        if machine is None:
+            return PresentOffsets(NOTHING_COMMITTED.offsets, self._topics, {})
+        return machine.present(group_id, self._topics)
+
+    async def read(self, group_id: str, *, has_stale: bool = False) -> Committed:
         """Read the offsets of a group; everything that is returned is acknowledged.
+
+        ``has_stale``: also stale ones, see :class:`.offsets.PresentOffsets`.
 
         Look at them before the next ``await``.
 
@@ -126,10 +141,11 @@ class OffsetLog:
         """
         shard = self._log.shard(group_id)
         partition = shard.partition
+        topics = _NO_TOPICS if has_stale else self._topics
         if not partition.error and partition.high_watermark >= partition.log.log_end_offset:
             machine = shard.machine  # it is never ahead of the log
-            return Committed(machine.offsets(group_id), machine.unstable(group_id))
-        return await self._log.ask(group_id, lambda machine, _: read(machine, group_id))
+            return Committed(machine.present(group_id, topics), machine.unstable(group_id))
+        return await self._log.ask(group_id, lambda machine, _: read(machine, group_id, topics))
 
     async def save(
         self, group_id: str, offsets: Mapping[TopicPartition, Offset | None]
@@ -143,13 +159,18 @@ class OffsetLog:
             return error.code
         return ErrorCode.NONE
 
-    async def forget(self, group_id: str, topics: Collection[Topic]) -> Collection[TopicPartition]:
-        """Delete a group's offsets of deleted topics; return of which partitions.
+    async def forget(
+        self, group_id: str, which: Which, spared: Collection[TopicPartition] = ()
+    ) -> None:
+        """Delete offsets of a group, but no ``spared`` ones, nor where open transactions bring one.
+
+        The deletion would count instead of what they bring, which may be of another topic: as
+        compaction leaves of each partition the last record alone.
 
         Raises:
             ApiError: retriable, here or at another broker.
         """
-        return await self._log.ask(group_id, partial(_forget, group_id, topics))
+        await self._log.ask(group_id, partial(_forget, group_id, which, spared))
 
     def begin_save(self, packed: PackedCommit, done: Done) -> bool:
         """Store what a group commits; ``done`` is called later with the error, if any.
@@ -212,9 +233,12 @@ def _change(
 
 
 def _forget(
-    group_id: str, topics: Collection[Topic], machine: OffsetsMachine, now_ms: int
-) -> Outcome[Collection[TopicPartition]]:
-    offsets = machine.offsets(group_id)
-    doomed = committed_for(topics, lambda topic: offsets.get(topic, {}))
-    deletion = change(machine, now_ms, group_id, dict.fromkeys(doomed))
-    return Outcome(doomed, deletion.records, apply=deletion.apply)
+    group_id: str,
+    which: Which,
+    spared: Collection[TopicPartition],
+    machine: OffsetsMachine,
+    now_ms: int,
+) -> Outcome[None]:
+    kept = machine.unstable(group_id).union(spared)
+    doomed = [place for place in which(machine.offsets(group_id)) if place not in kept]
+    return change(machine, now_ms, group_id, dict.fromkeys(doomed))

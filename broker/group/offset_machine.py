@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from qbus.names import OFFSETS_TOPIC
 
 from ..internal_logs.machine import LogRecord, Outcome, Producer
+from ..metadata.image import Topic
 from .committing import PackedCommit
 from .offset_records import (
     MalformedOffsetError,
@@ -23,12 +24,13 @@ from .offset_records import (
     encode_value,
 )
 from .offset_table import Table, new_table, store
-from .offsets import Offset, Offsets, TopicPartition
+from .offsets import NO_TOPIC_ID, Offset, Offsets, PresentOffsets, TopicPartition
 
 _log = logging.getLogger(__name__)
 
 _NO_OFFSETS: Final[Offsets] = {}
 _MOST_EXPECTED: Final = 100_000
+_NO_TOPICS: Final[Mapping[str, Topic]] = {}
 _NOTHING: Final = frozenset[TopicPartition]()
 
 
@@ -50,12 +52,16 @@ class _Pending(NamedTuple):
 
 
 class _GroupOffsets:
-    """The offsets of one group, and what its open transactions bring, by producer id."""
+    """The offsets of one group, and what its open transactions bring, by producer id.
 
-    __slots__ = ("offsets", "pending")
+    ``topic_ids``: see :class:`.offsets.PresentOffsets`.
+    """
+
+    __slots__ = ("offsets", "pending", "topic_ids")
 
     def __init__(self) -> None:
         self.offsets: dict[str, Table] = {}
+        self.topic_ids: dict[str, bytes] = {}
         self.pending: dict[int, dict[TopicPartition, _Pending | None]] = {}
 
     def store(self, key: TopicPartition, offset: Offset | None, position: int) -> None:
@@ -63,10 +69,13 @@ class _GroupOffsets:
         topic, partition = key
         if offset is not None:
             self.table(topic)[partition] = offset
+            if self.topic_ids:
+                self.note_id(topic, offset.topic_id)
         elif topic in self.offsets:
             self.offsets[topic].pop(partition, None)
             if not self.offsets[topic]:
                 del self.offsets[topic]
+                self.topic_ids.pop(topic, None)
         if not self.pending:
             return
         for brought in self.pending.values():
@@ -80,6 +89,12 @@ class _GroupOffsets:
         if table is None:
             table = self.offsets[topic] = new_table()
         return table
+
+    def note_id(self, topic: str, topic_id: bytes) -> None:
+        """Some offsets of a name are of a topic with this id now."""
+        known = self.topic_ids.get(topic)
+        if known is not None and known != topic_id and topic_id != NO_TOPIC_ID:
+            del self.topic_ids[topic]
 
     @property
     def is_empty(self) -> bool:
@@ -159,6 +174,7 @@ class OffsetsMachine:
             return
         for name, topic_id, packed, count in commit.topics:
             store(group.table(name), packed, count, commit.committed_at, topic_id)
+            group.note_id(name, topic_id)
 
     def _group(self, group_id: str) -> _GroupOffsets:
         group = self._groups.get(group_id)
@@ -206,12 +222,20 @@ class OffsetsMachine:
         group = self._groups.get(group_id)
         return _NO_OFFSETS if group is None else group.offsets
 
-    def copy(self, group_id: str) -> Offsets:
-        """The offsets of a group as they are now."""
+    def present(self, group_id: str, topics: Mapping[str, Topic]) -> PresentOffsets:
+        """The same without stale ones; ``topics`` are those that exist."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return PresentOffsets(_NO_OFFSETS, topics, {})
+        return PresentOffsets(group.offsets, topics, group.topic_ids)
+
+    def copy(self, group_id: str, topics: Mapping[str, Topic]) -> Offsets:
+        """The offsets of a group as they are now, without stale ones."""
         group = self._groups.get(group_id)
         if group is None:
             return _NO_OFFSETS
-        return {topic: table.copy() for topic, table in group.offsets.items()}
+        copied = {topic: table.copy() for topic, table in group.offsets.items()}
+        return PresentOffsets(copied, topics, group.topic_ids.copy())
 
     def unstable(self, group_id: str) -> frozenset[TopicPartition]:
         """The partitions for which open transactions bring offsets to a group."""
@@ -226,9 +250,14 @@ class OffsetsMachine:
             yield group_id, group.offsets
 
 
-def read(machine: OffsetsMachine, group_id: str) -> Outcome[Committed]:
-    """Read the offsets of a group as they are now."""
-    return Outcome(Committed(machine.copy(group_id), machine.unstable(group_id)))
+def read(
+    machine: OffsetsMachine, group_id: str, topics: Mapping[str, Topic] = _NO_TOPICS
+) -> Outcome[Committed]:
+    """Read the offsets of a group as they are now, without stale ones.
+
+    ``topics``: those that exist; without, no offset is stale.
+    """
+    return Outcome(Committed(machine.copy(group_id, topics), machine.unstable(group_id)))
 
 
 def commit(

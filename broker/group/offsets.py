@@ -50,6 +50,77 @@ def committed_for(
     ]
 
 
+def _common_id(offsets: Mapping[int, Offset]) -> bytes | None:
+    """The id of the topic that all offsets are of; None: they are of several.
+
+    Offsets without an id do not count; NO_TOPIC_ID: none has one.
+    """
+    found = {one.topic_id for one in offsets.values()}
+    found.discard(NO_TOPIC_ID)
+    if len(found) > 1:
+        return None
+    return found.pop() if found else NO_TOPIC_ID
+
+
+class PresentOffsets(Mapping[str, Mapping[int, Offset]]):
+    """A view of a group's offsets without stale ones.
+
+    Stale is an offset of a deleted topic under whose name there is another topic now: that one
+    would begin where the former had been read. While there is no topic of that name, nothing is
+    stale. Read it before the next ``await``.
+    """
+
+    def __init__(
+        self, offsets: Offsets, topics: Mapping[str, Topic], topic_ids: dict[str, bytes]
+    ) -> None:
+        """``topics``: those that exist now.
+
+        ``topic_ids``: where it is remembered of which topic all offsets of a name are, so that
+        they need not be looked at again. Whoever changes the offsets sees to it, as by
+        :func:`is_of_other`.
+        """
+        self._offsets = offsets
+        self._topics = topics
+        self._topic_ids = topic_ids
+
+    def __getitem__(self, name: str) -> Mapping[int, Offset]:
+        some = self._offsets[name]
+        topic = self._topics.get(name)
+        if topic is None or self._is_of(topic, some):
+            return some
+        return {at: one for at, one in some.items() if not is_of_other(topic.id, one)}
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._offsets if self[name])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def stale(self) -> list[TopicPartition]:
+        """For which partitions there are stale offsets."""
+        found: list[TopicPartition] = []
+        for name, some in self._offsets.items():
+            topic = self._topics.get(name)
+            if topic is not None and not self._is_of(topic, some):
+                found += ((name, at) for at, one in some.items() if is_of_other(topic.id, one))
+        return found
+
+    def _is_of(self, topic: Topic, offsets: Mapping[int, Offset]) -> bool:
+        """Whether no offset committed for a topic's name is of another topic."""
+        known = self._topic_ids.get(topic.name)
+        if known is None:
+            known = _common_id(offsets)
+            if known is None:
+                return False
+            self._topic_ids[topic.name] = known
+        return known in {topic.id, NO_TOPIC_ID}
+
+
+def is_of_other(topic_id: bytes, offset: Offset) -> bool:
+    """Whether an offset is known to be of another topic than the one with an id."""
+    return offset.topic_id not in {topic_id, NO_TOPIC_ID}
+
+
 @dataclass(frozen=True, slots=True)
 class Retention:
     """How long offsets are kept after their group became empty, in milliseconds.

@@ -385,8 +385,8 @@ class GroupRegistry:
 
     async def _drop_stale(self, log: OffsetLog, group_id: str) -> None:
         """Delete offsets in the log whose topics are others now than when they were committed."""
-        if error := await log.save(group_id, self._loader.stale(log.offsets(group_id))):
-            raise ApiError(error)
+        if self._loader.stale(log.offsets(group_id)):
+            await log.forget(group_id, self._loader.stale)
 
     def _restore(
         self, group_id: str, image: GroupImage, nodes: Mapping[str, bytes]

@@ -44,7 +44,7 @@ from qbus.names import escape
 
 from .group import GroupImage
 from .members import MemberImage
-from .offsets import Offset, TopicPartition
+from .offsets import Offset, TopicPartition, is_of_other
 from .requests import GroupProtocol
 from .state import GroupState
 
@@ -367,7 +367,8 @@ class GroupZnodes:
     """The known content of one group's znodes, updated with each transaction that succeeds.
 
     ``fence`` is the name that this coordinator chose. ``shared`` are the topics whose offsets are
-    in one node. ``pending`` are the offsets that open transactions bring.
+    in one node. ``pending`` are the offsets that open transactions bring. ``topic_ids``: see
+    :class:`.offsets.PresentOffsets`.
     """
 
     def __init__(self, group_id: str, layout: OffsetsLayout = OffsetsLayout.PARTITION) -> None:
@@ -380,6 +381,7 @@ class GroupZnodes:
         self.owners: dict[str, dict[int, str]] = {}
         self.nodes: dict[str, bytes] = {}
         self.offsets: dict[str, dict[int, Offset]] = {}
+        self.topic_ids: dict[str, bytes] = {}
         self.shared: set[str] = set()
         self.pending: dict[ProducerEpoch, dict[TopicPartition, Offset]] = {}
         self.has_pending_folder = False
@@ -410,7 +412,7 @@ class GroupZnodes:
             self.version = None
             self.fence = _new_fence()
             self.members, self.owners, self.nodes = {}, {}, {}
-            self.offsets, self.pending = {}, {}
+            self.offsets, self.topic_ids, self.pending = {}, {}, {}
             self.shared, self.has_pending_folder = set(), False
             return
         if change.image is not None:
@@ -421,6 +423,7 @@ class GroupZnodes:
         for topic, partitions in _by_topic(change.offsets).items():
             offsets = self.offsets.setdefault(topic, {})
             _change(offsets, partitions)
+            self._note_ids(topic, partitions)
             if offsets and self._is_shared(len(offsets)):
                 self.shared.add(topic)
             else:
@@ -433,6 +436,15 @@ class GroupZnodes:
             else:
                 self.pending[producer] = brought
                 self.has_pending_folder = True
+
+    def _note_ids(self, topic: str, partitions: Mapping[int, Offset | None]) -> None:
+        """Forget of which topic all offsets of a name are where others have come."""
+        known = self.topic_ids.get(topic)
+        if known is not None and (
+            not self.offsets[topic]
+            or any(one is not None and is_of_other(known, one) for one in partitions.values())
+        ):
+            del self.topic_ids[topic]
 
     def _is_shared(self, count: int) -> bool:
         """Whether one node is to hold this number of offsets of a topic."""

@@ -4,19 +4,32 @@ import asyncio
 
 import pytest
 
-from qbus.broker.group import GroupState, Leave, Leaver
+from qbus.broker.group import GroupState, Leave, Leaver, Offset
+from qbus.broker.group.offsets import NO_TOPIC_ID
 from qbus.broker.group.requests import GroupProtocol
+from qbus.broker.group.storage import Storage
 from qbus.broker.metadata.image import TopicConfigChanged, TopicDeleted
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import Set, StoreUnavailable
 
-from .offset_shell import LOG, alone
+from .offset_shell import LOG, Log, OffsetShell, P, alone, answering, is_unstable, switch, where
 from .shell import TOPIC_ID, Shell, at, settle
 
 MINUTE = 60.0
+CHECK = 10 * MINUTE
+"""The default interval of the checks."""
+OLD = b"1" * 16
+NEW = b"2" * 16
+"""The ids of a deleted topic, and of one of the same name."""
 RETENTION = 100 * MINUTE  # so times of commit are rounded to a minute
 SUBSCRIBED_TO_T = (GroupProtocol("range", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"),)
 LONG_SESSION_MS = 1_800_000
+
+
+@pytest.fixture(params=["store", "log"])
+async def place(request: pytest.FixtureRequest) -> Shell:
+    """A broker whose groups' offsets are in the one place or the other."""
+    return Shell() if request.param == "store" else await alone(**LOG)
 
 
 async def started(**config: object) -> Shell:
@@ -127,6 +140,28 @@ class TestExpiry:
 
         assert await shell.offset("g", "t", 0) == 2
 
+    @pytest.mark.parametrize("turns", range(12))
+    @pytest.mark.parametrize("others", [0, 1])
+    async def test_spares_what_is_committed_at_that_moment(
+        self, place: Shell, turns: int, others: int
+    ) -> None:
+        await place.groups.start()
+        await place.groups.commit("g", {("t", 0): at(1)}, retention_ms=1)
+        for index in range(others):
+            await place.groups.commit("g", {("u", index): at(1)})
+
+        check = asyncio.ensure_future(place.timers.advance(CHECK))
+        for _ in range(turns + 50):  # the time passes after these turns
+            await asyncio.sleep(0)
+        is_refused = False
+        try:
+            await place.groups.commit("g", {("t", 0): at(2)})
+        except ApiError as error:
+            is_refused = error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await check
+
+        assert await place.offset("g", "t", 0) == (None if is_refused else 2)
+
     async def test_that_cannot_be_stored_is_tried_again(self) -> None:
         shell = await started()
         await shell.groups.commit("g", {("t", 0): at(1), ("t", 1): at(1)}, retention_ms=1)
@@ -216,6 +251,43 @@ class TestTopicDeletion:
         offsets = (await shell.groups.offsets("g"))["t"]
         assert {index: one.offset for index, one in offsets.items()} == {1: 9}
 
+    @pytest.mark.parametrize("committed", [True, False])
+    async def test_leaves_what_a_transaction_brings_for_a_namesake(
+        self, place: Shell, *, committed: bool
+    ) -> None:
+        old = place.metadata.add("t", topic_id=OLD)
+        await place.groups.commit("g", {("t", 0): at(1, OLD), ("t", 1): at(2, OLD)})
+        place.metadata.add("t", topic_id=NEW)
+        await bring(place, at(9, NEW))
+
+        await place.metadata.publish(TopicDeleted(old))
+        assert await place.offset("g", "t", 0) is None
+        assert await is_unstable(place)
+        await end(place, committed=committed)
+        await place.timers.advance(10)
+
+        assert await place.offset("g", "t", 0) == (9 if committed else None)
+        await restart(place)
+        assert await place.offset("g", "t", 0) == (9 if committed else None)
+        del place.metadata.topics["t"]
+        assert await committed_at(place) == ({0: 9} if committed else {})
+
+    async def test_deletes_what_a_transaction_brought_for_the_topic_when_it_has_ended(
+        self, place: Shell
+    ) -> None:
+        old = place.metadata.add("t", topic_id=OLD)
+        await place.groups.commit("g", {("t", 0): at(1, OLD)})
+        await bring(place, at(2, OLD))
+
+        await place.metadata.publish(TopicDeleted(old))
+        del place.metadata.topics["t"]
+        assert await committed_at(place) == {}
+        await end(place, committed=True)
+        await place.timers.advance(10)
+
+        await restart(place)
+        assert await committed_at(place) == {}
+
     async def test_that_fails_unexpectedly_is_told_and_tried_again(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -229,8 +301,7 @@ class TestTopicDeletion:
         assert "what nobody thought of" in caplog.text
         await shell.timers.advance(10)
 
-        shell.restart()
-        await shell.groups.start()
+        await restart(shell)
         assert await shell.offset("g", "t", 0) is None
 
     async def test_deletes_a_commit_that_was_on_its_way(self) -> None:
@@ -268,6 +339,152 @@ class TestTopicDeletion:
         assert await shell.offset("g", "t", 0) is None
         assert await shell.offset("g", "u", 0) == 2
         assert shell.store.data("/consumers/g/offsets/t/0") is None
+
+
+class TestNamesakes:
+    """Topics under the names of deleted ones whose offsets nobody has deleted."""
+
+    async def loaded_without_the_topic(self, place: Shell) -> None:
+        """A group has offsets of a topic that is deleted while the broker is down."""
+        place.metadata.add("t", topic_id=OLD)
+        await place.groups.commit("g", {("t", 0): at(1, OLD), ("t", 1): at(2, OLD)})
+        await place.groups.commit("g", {("u", 0): at(3)})
+        del place.metadata.topics["t"]
+        await restart(place)
+        assert await committed_at(place) == {0: 1, 1: 2}  # it may be of a topic yet to be seen
+
+    async def test_begin_anew(self, place: Shell) -> None:
+        await self.loaded_without_the_topic(place)
+
+        place.metadata.add("t", topic_id=NEW)
+
+        assert await committed_at(place) == {}
+        assert [*await place.groups.offsets("g")] == ["u"]
+        assert len(await place.groups.offsets("g")) == 1
+        assert await place.offset("g", "u", 0) == 3
+        lags = {topic: at for _, topic, at in place.groups.committed()}
+        assert lags == {"t": {}, "u": {0: 3}}
+
+    async def test_have_what_is_committed_for_them_beside_what_is_of_the_deleted_one(
+        self, place: Shell
+    ) -> None:
+        await self.loaded_without_the_topic(place)
+        place.metadata.add("t", topic_id=NEW)
+        assert await committed_at(place) == {}
+
+        await place.groups.commit("g", {("t", 1): at(0, NEW)})
+
+        assert await committed_at(place) == {1: 0}
+        await place.groups.commit("g", {("t", 2): at(5, NO_TOPIC_ID)})
+        assert await committed_at(place) == {1: 0, 2: 5}
+        await place.groups.commit("g", {("t", 0): at(7, NEW)})
+        assert await committed_at(place) == {0: 7, 1: 0, 2: 5}
+
+    async def test_have_the_offsets_of_the_deleted_one_deleted_at_the_next_check(
+        self, place: Shell
+    ) -> None:
+        await self.loaded_without_the_topic(place)
+        place.metadata.add("t", topic_id=NEW)
+        await place.groups.commit("g", {("t", 1): at(9, NEW)})
+
+        await place.timers.advance(CHECK)
+
+        del place.metadata.topics["t"]
+        assert await committed_at(place) == {1: 9}
+        assert await place.offset("g", "u", 0) == 3
+        assert place.groups.expired_offsets == 0
+
+    async def test_leave_no_group_that_has_nothing_else(self, place: Shell) -> None:
+        place.metadata.add("t", topic_id=OLD)
+        await place.groups.commit("g", {("t", 0): at(1, OLD)})
+        await place.groups.start()
+        place.metadata.add("t", topic_id=NEW)
+
+        await place.timers.advance(CHECK)
+
+        assert await place.groups.describe("g") is None
+
+    @pytest.mark.parametrize("committed", [True, False])
+    @pytest.mark.parametrize("is_loaded_anew", [True, False])
+    async def test_keep_what_a_transaction_brings_while_the_former_offsets_are_deleted(
+        self, place: Shell, *, committed: bool, is_loaded_anew: bool
+    ) -> None:
+        await self.loaded_without_the_topic(place)
+        place.metadata.add("t", topic_id=NEW)
+        await bring(place, at(9, NEW))
+
+        if is_loaded_anew:
+            await restart(place)
+        await place.timers.advance(CHECK)
+        assert await is_unstable(place)
+        assert await committed_at(place) == {}
+        await end(place, committed=committed)
+
+        assert await committed_at(place) == ({0: 9} if committed else {})
+        await place.timers.advance(CHECK)
+        del place.metadata.topics["t"]
+        assert await committed_at(place) == ({0: 9} if committed else {})
+
+    async def test_do_not_get_what_a_transaction_brings_for_the_deleted_one(
+        self, place: Shell
+    ) -> None:
+        place.metadata.add("t", topic_id=OLD)
+        await bring(place, at(9, OLD))
+        place.metadata.add("t", topic_id=NEW)
+        await place.groups.commit("g", {("t", 1): at(3, NEW)})
+        assert await committed_at(place) == {1: 3}
+
+        await end(place, committed=True)
+
+        assert await committed_at(place) == {1: 3}
+
+    async def test_are_told_apart_while_something_waits_to_be_acknowledged(self) -> None:
+        shell = await alone(**LOG)
+        await self.loaded_without_the_topic(shell)
+        shell.metadata.add("t", topic_id=NEW)
+        for shard in shell.log.loaded.values():
+            shard.partition.log = Log(1)
+
+        assert await committed_at(shell) == {}
+        await shell.groups.commit("g", {("t", 1): at(9, NEW)})
+        assert await committed_at(shell) == {1: 9}
+
+    async def test_do_not_keep_offsets_from_moving_back_to_the_store(self) -> None:
+        shell = await alone(**LOG)
+        await self.loaded_without_the_topic(shell)
+        shell.metadata.add("t", topic_id=NEW)
+        await shell.groups.commit("g", {("t", 1): at(9, NEW)})
+
+        switch(shell, "zookeeper")
+        await shell.look()
+
+        assert where(shell) is Storage.STORE
+        assert await committed_at(shell) == {1: 9}
+
+
+async def restart(shell: Shell) -> None:
+    shell.restart()
+    await shell.groups.start()
+    await settle()
+
+
+async def bring(shell: Shell, offset: Offset) -> None:
+    """Commit an offset of t-0 in a transaction of the producer P."""
+    place = {("t", 0): offset}
+    await shell.groups.commit_in_transaction("g", place, producer_id=P, epoch=0, verify=answering())
+
+
+async def end(shell: Shell, *, committed: bool) -> None:
+    """End that transaction, wherever its offsets are."""
+    if isinstance(shell, OffsetShell):
+        shell.shared.mark((P, 0), committed=committed)
+    await shell.groups.end_transaction("g", P, 0, committed=committed)
+
+
+async def committed_at(shell: Shell) -> dict[int, int]:
+    """What the group is told of t, by partition."""
+    offsets = (await shell.groups.offsets("g")).get("t", {})
+    return {index: one.offset for index, one in offsets.items()}
 
 
 async def test_offsets_written_by_hand_are_taken_as_they_are() -> None:

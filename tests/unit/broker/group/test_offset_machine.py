@@ -10,8 +10,9 @@ from qbus.broker.group.committing import PackedCommit
 from qbus.broker.group.offset_machine import OffsetsMachine, change, commit, read
 from qbus.broker.group.offset_records import encode_key, encode_value
 from qbus.broker.group.offset_table import IS_BUILT, Position
-from qbus.broker.group.offsets import Offset, TopicPartition
+from qbus.broker.group.offsets import NO_TOPIC_ID, Offset, Offsets, TopicPartition
 from qbus.broker.internal_logs.machine import Producer
+from qbus.broker.metadata.image import Topic
 from qbus.records import iter_records
 from qbus.records.header import HEADER_SIZE, write_new_header
 from tests.support.positions import packed
@@ -133,6 +134,53 @@ class TestCommits:
         scene.machine.replay(encode_key("g", "t", 2), value, 10, 5, None)
 
         assert scene.at("g") == {("t", 0): 5, ("t", 1): 7, ("t", 2): 7}
+
+
+OLD, NEW = b"1" * 16, b"2" * 16
+"""The ids of a deleted topic, and of one of the same name."""
+IDS = st.sampled_from([OLD, NEW, NO_TOPIC_ID])
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["commit", "packed", "delete", "read"]), st.integers(0, 2), IDS),
+        max_size=20,
+    )
+)
+def test_offsets_of_other_topics_of_the_same_name_are_left_out(
+    steps: list[tuple[str, int, bytes]],
+) -> None:
+    """However often it was looked at before, and whatever came since."""
+    machine = OffsetsMachine()
+    topics: dict[str, Topic] = {}
+    committed: dict[int, Offset] = {}
+    copies: list[tuple[Offsets, dict[int, Offset]]] = []
+    for at, (kind, index, topic_id) in enumerate(steps):
+        if kind == "read":
+            topics["t"] = Topic("t", NEW if topic_id == NO_TOPIC_ID else topic_id, ())
+            ids = {topics["t"].id, NO_TOPIC_ID}
+            expected = {i: one for i, one in committed.items() if one.topic_id in ids}
+            present = machine.present("g", topics)
+            assert dict(present) == ({"t": expected} if expected else {})
+            stale = {("t", i) for i in committed.keys() - expected.keys()}
+            assert set(present.stale()) == stale
+            copies.append((read(machine, "g", dict(topics)).answer.offsets, expected))
+            continue
+        offset = Offset(at, committed_at=1, topic_id=topic_id)
+        if kind == "packed" and IS_BUILT:
+            known = [("t", topic_id, packed([(index, at, -1, "")]), 1)]
+            outcome = commit(PackedCommit("g", known, 1), machine, 5)
+        else:
+            changed = None if kind == "delete" else offset
+            outcome = change(machine, 5, "g", {("t", index): changed})
+        assert outcome.apply is not None
+        outcome.apply(at)
+        if kind == "delete":
+            committed.pop(index, None)
+        else:
+            committed[index] = offset
+    for copy, expected in copies:
+        assert dict(copy) == ({"t": expected} if expected else {})
 
 
 @pytest.mark.skipif(not IS_BUILT, reason="nothing was compiled here")
