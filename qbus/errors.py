@@ -257,5 +257,14 @@ class AuthenticationError(QbusError):
     """Who the other side is was not shown. The message quotes no password, proof or token."""
 
 
+class NoToken(QbusError):  # noqa: N818 - what is missing
+    """There is no token to authenticate with now; the message says why, and no secret."""
+
+    @property
+    def retriable(self) -> bool:
+        """Always: the endpoint may answer later, or the file come back."""
+        return True
+
+
 class WrongPassword(AuthenticationError):  # noqa: N818 - what it is
     """A user name and a password that do not belong together: a guess, or a mistake."""

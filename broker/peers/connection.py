@@ -11,12 +11,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
-from qbus.errors import AuthenticationError, ConfigError, QbusError, WireError
+from qbus.errors import AuthenticationError, ConfigError, NoToken, QbusError, WireError
 from qbus.frames import FrameReader
 from qbus.security.authenticator import Authenticator
 from qbus.security.client import ClientSecurity
 from qbus.security.connecting import OutgoingSecurity, explain_tls
-from qbus.security.tokens import NoToken
 from qbus.wire import ApiKey, Part, Struct, decode_response, encode_request
 
 _MAX_CORRELATION_ID = 0x7FFFFFFF

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
 from qbus._version import __version__
-from qbus.errors import ApiError, AuthenticationError, ErrorCode, QbusError, WireError
+from qbus.errors import ApiError, AuthenticationError, ErrorCode, NoToken, QbusError, WireError
 from qbus.frames import FrameReader
 from qbus.security.authenticator import Authenticator
 from qbus.security.client import ClientSecurity
 from qbus.security.connecting import OutgoingSecurity
-from qbus.security.tokens import NoToken
 from qbus.wire import ApiKey, Part, decode_response, encode_request
 from qbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 

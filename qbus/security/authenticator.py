@@ -5,12 +5,11 @@ import logging
 import random
 from typing import Any, Protocol
 
-from qbus.errors import QbusError
+from qbus.errors import NoToken, QbusError
 from qbus.wire import ApiKey
 
 from .client import ClientSecurity
 from .connecting import OutgoingSecurity, authenticate, reauthenticate_after
-from .tokens import NoToken
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from qbus.errors import AuthenticationError, ConfigError, ErrorCode
+from qbus.errors import AuthenticationError, ConfigError, ErrorCode, NoToken
 from qbus.wire import ApiKey
 from qbus.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from qbus.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -19,7 +19,6 @@ from qbus.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshak
 from .client import ClientSecurity
 from .sasl import make_sasl_client
 from .tls import client_context
-from .tokens import NoToken
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +50,7 @@ class OutgoingSecurity:
 
         What changed in files and variables since the last one is read again; while they cannot be
         read, the last that could be are used. ``oauth_token`` returns a token that is valid now.
-        Raises :class:`NoToken`.
+        Raises :class:`~qbus.errors.NoToken`.
         """
         if self.settings.uses_tls or self.settings.sources:
             await asyncio.to_thread(self._refresh)
@@ -108,7 +107,7 @@ def _stamp(path: str | None) -> tuple[int, int, int] | None:
 
 
 async def _token(source: Callable[[], object]) -> str:
-    """Return a new token. Raises :class:`NoToken`."""
+    """Return a new token. Raises :class:`~qbus.errors.NoToken`."""
     try:
         found = await asyncio.to_thread(source)
         if inspect.isawaitable(found):

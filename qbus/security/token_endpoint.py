@@ -7,7 +7,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
-from .tokens import NoToken
+from qbus.errors import NoToken
 
 _TIMEOUT_S = 10.0
 _MAX_ANSWER = 256 * 1024
@@ -23,7 +23,7 @@ class _NoRedirects(HTTPRedirectHandler):
 def ask_for_token(url: str, client_id: str, secret: str, scope: str | None) -> str:
     """Return a new token for a client's own credentials; waits for the endpoint.
 
-    Raises :class:`~qbus.security.tokens.NoToken`.
+    Raises :class:`~qbus.errors.NoToken`.
     """
     form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
     pair = f"{quote_plus(client_id)}:{quote_plus(secret)}"

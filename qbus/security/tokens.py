@@ -10,22 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from qbus.errors import ConfigError, QbusError
+from qbus.errors import ConfigError, NoToken
 
 from .secret import resolve_secret
 
 _URL = "sasl.oauthbearer.token.endpoint.url"
 _ID = ("sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.id")
 _SECRET = ("sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.client.secret")
-
-
-class NoToken(QbusError):  # noqa: N818 - what is missing
-    """There is no token to authenticate with now; the message says why, and no secret."""
-
-    @property
-    def retriable(self) -> bool:
-        """Always: the endpoint may answer later, or the file come back."""
-        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +26,7 @@ class FileToken:
     path: str
 
     def __call__(self) -> str:
-        """Return the token. Raises :class:`NoToken`."""
+        """Return the token. Raises :class:`~qbus.errors.NoToken`."""
         try:
             token = Path(self.path).read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -59,7 +50,7 @@ class EndpointToken:
     scope: str | None = None
 
     def __call__(self) -> str:
-        """Return a new token; waits for the endpoint. Raises :class:`NoToken`."""
+        """Return a new token; waits for the endpoint. Raises :class:`~qbus.errors.NoToken`."""
         from .token_endpoint import ask_for_token  # noqa: PLC0415 - most clients need none
 
         secret = resolve_secret("sasl.oauthbearer.client.secret", self.client_secret)

@@ -84,8 +84,9 @@ class Metadata:
         return known is not None and known.epoch == epoch and not known.is_stopping
 
     def forget_subscribers(self) -> None:
-        """Tell nobody any more."""
+        """Tell nobody any more, and begin as a new process does."""
         self._subscribers.clear()
+        self._effective.clear()
 
     async def deleted_topics(self) -> set[bytes]:
         return self.deleted

@@ -20,7 +20,7 @@ from tests.sdk.reading import records
 from tests.support.fake_broker import FakeBroker
 from tests.unit.clients.consumer.fake_group import FakeGroup
 
-PATIENCE = 0.5
+PATIENCE = 1.0
 """Seconds that each client waits in vain."""
 LIMIT = 20.0
 """Seconds after which nothing may still hang, on a busy machine."""

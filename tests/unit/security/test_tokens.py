@@ -9,9 +9,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from qbus.errors import ConfigError
+from qbus.errors import ConfigError, NoToken
 from qbus.security.client import ClientSecurity
-from qbus.security.tokens import NoToken, token_source
+from qbus.security.tokens import token_source
 
 URL = "sasl.oauthbearer.token.endpoint.url"
 OWN = {"sasl.oauthbearer.client.id": "shipper", "sasl.oauthbearer.client.secret": "hunter2"}
