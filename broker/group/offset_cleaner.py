@@ -175,7 +175,7 @@ class OffsetCleaner:
         except ApiError as error:
             _log.warning("groups cannot be cleaned up, trying again: %s", error)
             return False
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever failed, the next try may not
             _log.exception("groups cannot be cleaned up, trying again")
             return False
 

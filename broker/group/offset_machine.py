@@ -93,7 +93,7 @@ class _GroupOffsets:
     def note_id(self, topic: str, topic_id: bytes) -> None:
         """Some offsets of a name are of a topic with this id now."""
         known = self.topic_ids.get(topic)
-        if known is not None and known != topic_id and topic_id != NO_TOPIC_ID:
+        if known is not None and topic_id not in (known, NO_TOPIC_ID):
             del self.topic_ids[topic]
 
     @property
