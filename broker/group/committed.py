@@ -23,7 +23,6 @@ from .storage import Storage
 from .znodes import ProducerEpoch
 
 _NO_OFFSETS: Final[Mapping[int, Offset]] = {}
-_DELETED: Final[Offset | None] = None
 
 
 class CommittedOffsets:
@@ -146,7 +145,7 @@ class CommittedOffsets:
                 return error.code
             return ErrorCode.NONE
         found = which({name: metadata.offsets_of(name) for name in names})
-        doomed = {place: _DELETED for place in found if place not in spared}
+        doomed = dict.fromkeys(place for place in found if place not in spared)
         if not doomed:
             return ErrorCode.NONE
         return await self._registry.save_offsets(metadata, doomed)

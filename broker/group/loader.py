@@ -31,7 +31,7 @@ from qbus.names import unescape
 
 from ..metadata.image import Topic
 from .group import EMPTY_IMAGE, GroupImage
-from .offsets import Offset, Offsets, PresentOffsets, TopicPartition
+from .offsets import Offsets, PresentOffsets, TopicPartition
 from .timers import STORE_TIMEOUT_S, Timers
 from .znodes import (
     ROOT,
@@ -54,7 +54,6 @@ _log = logging.getLogger(__name__)
 
 Topics = Mapping[str, Topic]
 
-_DELETED: Final[Offset | None] = None
 _ATTEMPTS: Final = 5  # to write a group's node before another broker does
 
 
@@ -143,7 +142,7 @@ class GroupLoader:
     def _drop_stale(self, znodes: GroupZnodes) -> list[Op]:
         """Plan to delete offsets of deleted topics whose names belong to other topics now."""
         stale = self.stale(znodes.offsets)
-        change = GroupChange(offsets=dict.fromkeys(stale, _DELETED))
+        change = GroupChange(offsets=dict.fromkeys(stale))
         plan = znodes.plan(change)
         znodes.apply(change)
         return [operation for operations in plan for operation in operations] if stale else []

@@ -50,56 +50,33 @@ def plain_request(
 
     Raises :class:`~qbus.errors.WireError` for what does not fit its field.
     """
+    topic, index = partition
+    size = len(records)
     try:
-        head = _head(
-            version,
-            correlation_id,
-            client_id,
-            transactional_id,
-            acks,
-            timeout_ms,
-            partition,
-            len(records),
+        name = client_id.encode()
+        after_name = b"\0" + (b"\0" if transactional_id is None else _compact(transactional_id))
+        place = _compact(topic) + _PARTITION.pack(2, index) + uvarint(size + 1)
+        length = _HEADER.size + len(name) + len(after_name) + _BODY.size + len(place) + size
+        head = bytearray(
+            _HEADER.pack(
+                length + len(_NO_TAGS) - _CORRELATION,
+                int(ApiKey.PRODUCE),
+                version,
+                correlation_id,
+                len(name),
+            )
         )
+        head += name
+        head += after_name
+        head += _BODY.pack(acks, timeout_ms, 2)
+        head += place
     except (struct.error, UnicodeEncodeError) as error:
         raise WireError(f"a Produce request cannot be written: {error}") from error
-    if len(records) >= COPY_BELOW:
+    if size >= COPY_BELOW:
         return [head, records, _NO_TAGS]
     head += records
     head += _NO_TAGS
     return [head]
-
-
-def _head(
-    version: int,
-    correlation_id: int,
-    client_id: str,
-    transactional_id: str | None,
-    acks: int,
-    timeout_ms: int,
-    partition: TopicPartition,
-    size: int,
-) -> bytearray:
-    """Return what is before ``size`` bytes of records."""
-    topic, index = partition
-    name = client_id.encode()
-    after_name = b"\0" + (b"\0" if transactional_id is None else _compact(transactional_id))
-    place = _compact(topic) + _PARTITION.pack(2, index) + uvarint(size + 1)
-    length = _HEADER.size + len(name) + len(after_name) + _BODY.size + len(place) + size
-    head = bytearray(
-        _HEADER.pack(
-            length + len(_NO_TAGS) - _CORRELATION,
-            int(ApiKey.PRODUCE),
-            version,
-            correlation_id,
-            len(name),
-        )
-    )
-    head += name
-    head += after_name
-    head += _BODY.pack(acks, timeout_ms, 2)
-    head += place
-    return head
 
 
 def plain_answer(frame: memoryview, partition: TopicPartition) -> tuple[Stored, int] | None:
