@@ -39,11 +39,10 @@ class FetchTarget:
     """One partition of a fetch request, and its answer. Watches the partition for a fetch.
 
     of_leader: only the leader may serve it.
-    moved: the partition has changed since it was read.
     may_read: whether the client may read the topic, which may change while it waits; None: it may.
     """
 
-    __slots__ = ("_of_leader", "_waiter", "data", "may_read", "moved", "partition", "wanted")
+    __slots__ = ("_of_leader", "_waiter", "data", "may_read", "partition", "wanted")
 
     def __init__(
         self,
@@ -56,7 +55,6 @@ class FetchTarget:
         self.partition = partition
         self.wanted = wanted
         self.data = data
-        self.moved = False
         self.may_read: Callable[[], bool] | None = None
         self._of_leader = of_leader
         self._waiter: FetchWaiter | None = None
@@ -112,7 +110,6 @@ class FetchTarget:
 
     def advanced(self, size: int) -> None:
         """The partition has ``size`` more bytes, or changed otherwise."""
-        self.moved = True
         if self._waiter is not None:
             self._waiter.readable(size)
 
@@ -128,7 +125,6 @@ class FetchTarget:
         if records:
             close(records)
             self.data.records = NO_RECORDS
-            self.moved = True
 
     def fail(self, code: ErrorCode) -> None:
         """Answer with an error."""
@@ -393,10 +389,10 @@ def _release_records(response: FetchResponse) -> None:
 class DelayedFetch(FetchAnswer):
     """The response to a fetch request that cannot be answered at once.
 
-    ``targets`` were read once and their answers are in ``response`` already. Only those that change
-    are read again: a long poll of a thousand idle partitions costs next to nothing at its end.
-    ``on_error`` is called with the response when a partition fails during the wait. The time that
-    it waited for records is in ``waited_s``.
+    ``targets`` were read once and their answers are in ``response`` already. All are read again at
+    the end of the wait, so that every field of the answer holds when it is sent. ``on_error`` is
+    called with the response when a partition fails during the wait. The time that it waited for
+    records is in ``waited_s``.
     """
 
     __slots__ = (
@@ -452,8 +448,7 @@ class DelayedFetch(FetchAnswer):
         self.waited_s = perf_counter() - self._waits_since
         reader = FetchReader(self._max_bytes)
         for target in self._targets:
-            if target.moved:
-                reader.read(target)
+            reader.read(target)
         if reader.failed:
             self._on_error(self._response)
         self.respond(self._response, reader)

@@ -31,7 +31,7 @@ from qbus.wire.messages.fetch import (
     ReplicaState,
 )
 from tests.support.data_plane import DataPlane, over_the_wire, values
-from tests.support.logs import NOW_MS, batch
+from tests.support.logs import NOW_MS, batch, transactional
 from tests.support.waiting import eventually
 
 VERSIONS = range(API[ApiKey.FETCH].min_version, API[ApiKey.FETCH].max_version + 1)
@@ -328,6 +328,23 @@ class TestWaiting:
     ) -> None:
         (data,) = await answered(poll(plane, at(0), wait_ms=10))
         assert (len(data.records), data.error_code, data.high_watermark) == (0, 0, 0)
+
+    async def test_every_field_of_the_answer_holds_when_it_is_sent(
+        self, plane: DataPlane, orders: Partition
+    ) -> None:
+        second = plane.partition("orders", 1)
+        append(second, b"a")
+        append(second, b"b")
+        waiting = poll(plane, at(0), at(2, partition=1), wait_ms=60_000, isolation_level=1)
+        verification = orders.begin_verification(7, 0, 0)
+        orders.append(transactional(b"open"), 1, verification)
+        second.delete_records_before(1)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        plane.replicas.purgatory.fetches.drain()
+        one, two = await answered(waiting)
+        assert (one.high_watermark, one.last_stable_offset, len(one.records)) == (1, 0, 0)
+        assert (two.high_watermark, two.log_start_offset) == (2, 1)
 
     async def test_durable_records_arrive_when_they_are_stable(self, plane: DataPlane) -> None:
         partition = await plane.create("safe")
