@@ -1,8 +1,13 @@
 """Waiting until what was appended is acknowledged."""
 
 import asyncio
+import contextlib
+from typing import TYPE_CHECKING
 
 from qbus.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from .partition import Partition
 
 
 class Acknowledgement:
@@ -25,3 +30,23 @@ class Acknowledgement:
     async def wait(self) -> ErrorCode:
         """What it was acknowledged with."""
         return await self._code
+
+
+async def flushed(partition: "Partition", deadline: float) -> None:
+    """Wait until the high watermark covers what is written, where only a flush keeps it back.
+
+    Without other in-sync replicas a record that ``acks=1`` has acknowledged is visible as soon as
+    the leader has flushed it. Requests for the end of the log wait for that flush, so that a client
+    finds its own record; Kafka answers them from memory. Returns at once where other replicas are
+    waited for, at the latest at ``deadline`` (a time of the event loop, in seconds).
+    """
+    end, followers = partition.log.log_end_offset, partition.followers
+    if partition.high_watermark >= end or followers is None:
+        return
+    if partition.lack or not followers.leads_alone:
+        return
+    acknowledgement = Acknowledgement()
+    partition.when_acknowledged(end, acknowledgement, None)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(deadline):
+            await acknowledgement.wait()

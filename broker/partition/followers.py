@@ -126,6 +126,11 @@ class Followers:
         """Those that are assigned, the leader included."""
         return (self._node_id, *self._followers)
 
+    @property
+    def leads_alone(self) -> bool:
+        """Whether the high watermark waits for the leader's own disk and for no other replica."""
+        return self._quorum.is_acknowledging and not self._quorum.others
+
     # What happens.
 
     def assign(self, replicas: tuple[int, ...], now: float) -> None:

@@ -23,6 +23,7 @@ from qbus.wire.messages.delete_records import (
 
 from ...authorization import Operation
 from ...authorization import topic as topic_resource
+from ...partition.acknowledgement import flushed
 from ...partition.partition import Partition
 from ..context import RequestContext
 
@@ -37,12 +38,13 @@ async def handle(
     broker: "Broker", context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     """Move the starts, and answer once that is on stable storage."""
+    deadline = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1000
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    await _delete(broker, context, topic.name, wanted)
+                    await _delete(broker, context, topic.name, wanted, deadline)
                     for wanted in topic.partitions
                 ],
             )
@@ -52,7 +54,6 @@ async def handle(
     failed = await asyncio.to_thread(broker.logs.checkpoint_log_starts)
     for directory in failed:
         _refuse(response, {(log.topic, log.partition) for log in dict(directory.logs)})
-    deadline = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1000
     for topic in response.topics:
         for result in topic.partitions:
             if not result.error_code:
@@ -102,13 +103,19 @@ def _refuse(response: DeleteRecordsResponse, unstable: set[tuple[str, int]]) -> 
 
 
 async def _delete(
-    broker: "Broker", context: RequestContext, topic: str, wanted: DeleteRecordsPartition
+    broker: "Broker",
+    context: RequestContext,
+    topic: str,
+    wanted: DeleteRecordsPartition,
+    deadline: float,
 ) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index)
     try:
         context.authorize(Operation.DELETE, topic_resource(topic))
         if topic in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is the system's own")
+        partition = broker.replicas.leader_of(topic, wanted.partition_index)
+        await flushed(partition, deadline)
         partition = broker.replicas.leader_of(topic, wanted.partition_index)
         offset = _offset_to_start_with(partition, wanted.offset)
         start = await broker.delays.clear_before(partition, offset)

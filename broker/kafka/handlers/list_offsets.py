@@ -13,6 +13,9 @@ below the high watermark, consumers of committed records what lies below the las
 last visible record there may be hidden batches: a tagged field of Qbus's own asks for the end
 behind them.
 
+Where a flush of the leader alone keeps the end back, the answer waits for it, up to
+:data:`MAX_WAIT_S`: a record that ``acks=1`` has acknowledged lies before the end, as in Kafka.
+
 A new leader whose high watermark is not yet where it was with the one before does not say where the
 end is: OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE, have the client ask again
 (KIP-207).
@@ -20,7 +23,7 @@ end is: OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE, have the cl
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.list_offsets import (
@@ -32,6 +35,7 @@ from qbus.wire.messages.list_offsets import (
 
 from ...authorization import Operation
 from ...authorization import topic as topic_resource
+from ...partition.acknowledgement import flushed
 from ...partition.partition import Partition
 from ..context import RequestContext
 
@@ -57,12 +61,16 @@ _CONSUMER = -1
 _FIRST_WITH_NOT_AVAILABLE = 5
 _READ_COMMITTED = 1
 
+MAX_WAIT_S: Final = 5.0
+"""How long the ends in one answer may wait for flushes, all together."""
+
 
 async def handle(
     broker: "Broker", context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
     """Answer partition by partition; what has to be looked up in files, in a thread."""
     asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
+    deadline = asyncio.get_running_loop().time() + MAX_WAIT_S
     topics = []
     for topic in request.topics:
         answers = []
@@ -73,9 +81,11 @@ async def handle(
                 if asked[topic.name, wanted.partition_index] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
                 _check_place(wanted.timestamp, context.api_version)
-                partition = broker.replicas.leader_of(
-                    topic.name, wanted.partition_index, wanted.current_leader_epoch
-                )
+                lead = (topic.name, wanted.partition_index, wanted.current_leader_epoch)
+                partition = broker.replicas.leader_of(*lead)
+                if request.replica_id == _CONSUMER and wanted.timestamp not in _STARTS:
+                    await flushed(partition, deadline)
+                    partition = broker.replicas.leader_of(*lead)
                 end = partition.log.log_end_offset
                 if request.replica_id == _CONSUMER:
                     end = _end(partition, request)

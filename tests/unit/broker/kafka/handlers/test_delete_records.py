@@ -117,8 +117,20 @@ async def test_what_is_not_on_stable_storage_cannot_be_deleted(plane: DataPlane)
     partition = await plane.create("safe")
     plane.disk.hold_syncs()
     partition.append(batch(b"a"), 1)
-    result = await delete(plane, 1, topic="safe")
+    result = await delete(plane, 1, topic="safe", timeout_ms=0)
     assert ErrorCode(result.error_code) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_minus_one_waits_for_the_flush_of_what_acks_1_acknowledged(plane: DataPlane) -> None:
+    partition = await plane.create("safe")
+    plane.disk.hold_syncs()
+    partition.append(batch(b"a"), 1)
+    deleting = asyncio.create_task(delete(plane, -1, topic="safe", timeout_ms=60_000))
+    await asyncio.sleep(0)
+    assert not deleting.done()
+    plane.disk.release_syncs()
+    result = await deleting
+    assert (result.error_code, result.low_watermark) == (0, 1)
 
 
 async def test_unknown_partitions(plane: DataPlane, orders: Partition) -> None:

@@ -1,11 +1,15 @@
 """ListOffsets: places and points in time."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from qbus.broker.kafka.handlers import list_offsets
+from qbus.broker.metadata.image import PartitionInfo, Topic
 from qbus.broker.partition.partition import Partition
 from qbus.errors import ErrorCode
+from qbus.metadata.store import SessionState
 from qbus.records.control import ControlType, control_batch, encode_int64
 from qbus.wire import API, ApiKey
 from qbus.wire.messages.list_offsets import (
@@ -68,15 +72,60 @@ class TestPlaces:
         if version >= 4:
             assert (end.leader_epoch, start.leader_epoch) == (0, 0)
 
-    async def test_the_end_is_what_is_acknowledged(self, plane: DataPlane) -> None:
+    @pytest.mark.parametrize("isolation_level", [0, 1])
+    @pytest.mark.parametrize("place", [LATEST, MAX_TIMESTAMP])
+    async def test_the_end_waits_for_the_flush_of_what_acks_1_acknowledged(
+        self, plane: DataPlane, isolation_level: int, place: int
+    ) -> None:
+        partition = await plane.create("safe")
+        plane.disk.hold_syncs()
+        partition.append(batch(b"a"), 1)
+        asked = list_offset(plane, place, topic="safe", isolation_level=isolation_level)
+        waiting = asyncio.create_task(asked)
+        debugger = await list_offset(plane, LATEST, topic="safe", replica_id=-2)
+        assert (debugger.offset, waiting.done()) == (1, False)
+        assert (await list_offset(plane, EARLIEST, topic="safe")).offset == 0
+        plane.disk.release_syncs()
+        assert (await waiting).offset == (1 if place == LATEST else 0)
+
+    async def test_the_end_is_what_is_acknowledged_when_the_flush_takes_too_long(
+        self, plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(list_offsets, "MAX_WAIT_S", 0.0)
         partition = await plane.create("safe")
         plane.disk.hold_syncs()
         partition.append(batch(b"a"), 1)
         assert (await list_offset(plane, LATEST, topic="safe")).offset == 0
-        committed = await list_offset(plane, LATEST, topic="safe", isolation_level=1)
-        assert committed.offset == 0
-        debugger = await list_offset(plane, LATEST, topic="safe", replica_id=-2)
-        assert debugger.offset == 1
+        plane.disk.release_syncs()
+
+    async def test_a_leader_deposed_during_the_flush_tells_no_end(self, plane: DataPlane) -> None:
+        partition = await plane.create("safe")
+        plane.disk.hold_syncs()
+        partition.append(batch(b"a"), 1)
+        waiting = asyncio.create_task(list_offset(plane, LATEST, topic="safe"))
+        await asyncio.sleep(0)
+        partition.follow(2, 1)
+        answer = await waiting
+        assert ErrorCode(answer.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        plane.disk.release_syncs()
+
+    async def test_the_end_does_not_wait_for_followers(self, plane: DataPlane) -> None:
+        topic = plane.metadata.new_topic("copied", 1, {"qbus.durability": "memory"})
+        state = PartitionInfo(1, 1, (1, 2), (1, 2))
+        await plane.metadata.put(Topic(topic.name, topic.id, (state,), topic.config))
+        plane.partition("copied").append(batch(b"a"), 1)
+        answer = await list_offset(plane, EARLIEST, topic="copied")
+        assert answer.error_code == 0
+        end = await asyncio.wait_for(list_offset(plane, LATEST, topic="copied", version=5), 1)
+        assert (ErrorCode(end.error_code), end.offset) == (ErrorCode.NONE, 0)
+
+    async def test_the_end_does_not_wait_while_the_store_is_away(self, plane: DataPlane) -> None:
+        partition = await plane.create("safe")
+        plane.disk.hold_syncs()
+        partition.append(batch(b"a"), 1)
+        plane.store.become(SessionState.SUSPENDED)
+        assert (await list_offset(plane, LATEST, topic="safe")).offset == 0
+        plane.disk.release_syncs()
 
     @pytest.mark.parametrize("version", range(6, LATEST_VERSION + 1))
     async def test_the_end_behind_hidden_batches_is_for_those_who_ask_for_it(
@@ -140,12 +189,16 @@ class TestTimes:
         answer = await list_offset(plane, NOW_MS + 31_000)
         assert (answer.error_code, answer.offset, answer.timestamp) == (0, -1, -1)
 
-    async def test_what_is_not_acknowledged_is_not_found(self, plane: DataPlane) -> None:
+    async def test_what_is_not_acknowledged_is_not_found(
+        self, plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(list_offsets, "MAX_WAIT_S", 0.0)
         partition = await plane.create("safe")
         plane.disk.hold_syncs()
         partition.append(batch(b"a"), 1)
         for place in (NOW_MS, MAX_TIMESTAMP):
             assert (await list_offset(plane, place, topic="safe")).offset == -1
+        plane.disk.release_syncs()
 
 
 class TestErrors:
