@@ -3,13 +3,14 @@
 from typing import Final
 
 from qbus.records import Buffer, CorruptBatch, read_header
-from qbus.records.compact import first_keyless
+from qbus.records.compact import keyless
 from qbus.records.decode import records_of
 from qbus.records.header import ATTRIBUTES_AT
 
-from ..log import RecordsRefusedError
+from ..log import MAX_NAMED, RecordsRefusedError
 
 _CODEC_BITS: Final = 0x07
+_NO_KEY: Final = "it has no key, and the topic is compacted"
 
 
 def needs_thread(batch: Buffer) -> bool:
@@ -20,8 +21,8 @@ def needs_thread(batch: Buffer) -> bool:
 def check_keys(batch: Buffer) -> None:
     """Check that all records of a producer's batch have keys.
 
-    Raises RecordsRefusedError, which names the first one without, and CorruptBatch for records that
-    cannot be read. What is wrong with the batch as a whole is left to the append.
+    Raises RecordsRefusedError, which names the records without one (up to :data:`MAX_NAMED`), and
+    CorruptBatch for records that cannot be read. The append checks the batch as a whole.
     """
     try:
         header = read_header(batch)
@@ -30,6 +31,6 @@ def check_keys(batch: Buffer) -> None:
     if header.size != len(batch) or header.is_control or header.records_count < 0:
         return
     payload = records_of(batch, header)
-    number = -1 if payload is None else first_keyless(payload, header)
-    if number >= 0:
-        raise RecordsRefusedError([(number, "it has no key, and the topic is compacted")])
+    refused = [] if payload is None else keyless(payload, header, MAX_NAMED)
+    if refused:
+        raise RecordsRefusedError([(number, _NO_KEY) for number in refused])

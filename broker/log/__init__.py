@@ -1,6 +1,6 @@
 """Partitions' logs on disk: segments, indexes, recovery, retention. Files only, no sockets."""
 
-from .appender import AppendInfo, RecordsRefusedError
+from .appender import MAX_NAMED, AppendInfo, RecordsRefusedError
 from .config import LogConfig
 from .controls import Fold
 from .data_directory import DataDirectory
@@ -31,6 +31,7 @@ __all__ = [
     "LogConfig",
     "LogManager",
     "LogSlice",
+    "MAX_NAMED",
     "OsFiles",
     "Producer",
     "ProducerState",

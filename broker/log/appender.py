@@ -37,7 +37,8 @@ _MAGIC_AT: Final = 16
 _OLD_MAGICS: Final = (0, 1)
 _CODEC_BITS: Final = 0x07
 _ZSTD: Final = 4
-_MAX_ERRORS: Final = 10  # that are told of one batch
+MAX_NAMED: Final = 1000
+"""How many refused records of one batch an answer names."""
 
 
 def check_batch(batch: bytearray | memoryview, config: LogConfig, now_ms: int) -> BatchHeader:
@@ -250,7 +251,7 @@ class RecordsRefusedError(ApiError):
     def __init__(self, errors: Sequence[tuple[int, str]]) -> None:
         number, why = errors[0]
         super().__init__(ErrorCode.INVALID_RECORD, f"record {number} of the batch: {why}")
-        self.errors = list(errors[:_MAX_ERRORS])
+        self.errors = list(errors[:MAX_NAMED])
 
 
 class AppendInfo(NamedTuple):

@@ -212,13 +212,14 @@ class ShareCoordinator:
         except StoreError as error:
             raise _unavailable(error) from error
 
-    async def check_empty(self, group_id: str) -> None:
-        """Check that there is such a group, and that nobody is in it.
+    async def check_empty(self, group_id: str, *, create: bool = False) -> None:
+        """Check that the group exists and has no members; ``create``: create it if it is missing.
 
         Raises:
-            ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+            ApiError: GROUP_ID_NOT_FOUND (with ``create``: the name is a consumer group's),
+                NON_EMPTY_GROUP.
         """
-        group = await self._get(group_id, create=False)
+        group = await self._get(group_id, create=create)
         if group is None:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if group.state is not ShareGroupState.EMPTY:

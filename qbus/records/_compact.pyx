@@ -25,7 +25,7 @@ from qbus.errors import CorruptBatch
 from .compact import Point, Sifted
 from .header import _crc32c
 
-REVISION = 1  # see compact.py
+REVISION = 2  # see compact.py
 
 cdef extern from *:
     """
@@ -571,12 +571,13 @@ cdef inline bint varint(
     return False
 
 
-def first_keyless(payload, header):
+def keyless(payload, header, Py_ssize_t most):
     cdef Py_buffer view
     cdef Head head
     cdef Parser parser
     cdef Parsed record
-    cdef int32_t number = 0, found = -1
+    cdef int32_t number = 0
+    cdef list found = []
     take_header(&head, header)
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
     try:
@@ -584,8 +585,8 @@ def first_keyless(payload, header):
         while number < head.count:
             if not read_record(&parser, &record):
                 raise CorruptBatch("records are malformed")
-            if found < 0 and record.key.size < 0:
-                found = number
+            if record.key.size < 0 and len(found) < most:
+                found.append(number)
             number += 1
         if parser.pos != view.len:
             raise CorruptBatch("records are malformed")

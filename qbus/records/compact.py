@@ -31,7 +31,7 @@ from qbus.records.header import (
 )
 from qbus.records.parse import parse_records
 
-REVISION: Final = 1
+REVISION: Final = 2
 """What the compiled form offers; another number means that it was built from other sources."""
 
 HORIZON: Final = 0x40
@@ -307,15 +307,15 @@ def portable_rebased(payload: Buffer, header: BatchHeader, base_timestamp: int) 
     return bytes(out)
 
 
-def portable_first_keyless(payload: Buffer, header: BatchHeader) -> int:
-    """The number of the first of a batch's decompressed records that has no key, -1: all have one.
+def portable_keyless(payload: Buffer, header: BatchHeader, most: int) -> list[int]:
+    """The numbers of the first ``most`` of a batch's decompressed records that have no key.
 
     Raises CorruptBatch.
     """
-    found = -1
+    found = []
     for number, record in enumerate(parse_records(bytes(payload), header)):
-        if record.key is None and found < 0:
-            found = number
+        if record.key is None and len(found) < most:
+            found.append(number)
     return found
 
 
@@ -360,7 +360,7 @@ if TYPE_CHECKING:
     OffsetMap: TypeAlias = PortableOffsetMap
     Sifter: TypeAlias = PortableSifter
     rebased = portable_rebased
-    first_keyless = portable_first_keyless
+    keyless = portable_keyless
     IS_COMPILED = False
 else:
 
@@ -377,7 +377,7 @@ else:
     IS_COMPILED = _fast is not None
     if IS_COMPILED:
         OffsetMap, Sifter = _fast.OffsetMap, _fast.Sifter
-        rebased, first_keyless = _fast.rebased, _fast.first_keyless
+        rebased, keyless = _fast.rebased, _fast.keyless
     else:
         OffsetMap, Sifter = PortableOffsetMap, PortableSifter
-        rebased, first_keyless = portable_rebased, portable_first_keyless
+        rebased, keyless = portable_rebased, portable_keyless

@@ -1,6 +1,7 @@
-"""AlterShareGroupOffsets (key 91): have a share group without members begin elsewhere.
+"""AlterShareGroupOffsets (key 91): set the start offsets of a share group without members.
 
-What it did behind the new start is forgotten: those records are given out again.
+Creates the group if it does not exist, so that its offsets can be set before the first consumer.
+Deliveries and acknowledgements behind the new start are dropped: those records are delivered again.
 """
 
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ async def handle(
     """Set the start offset of each partition for itself."""
     group = request.group_id
     context.authorize(Operation.READ, group_resource(group))
-    await broker.shares.check_empty(group)
+    await broker.shares.check_empty(group, create=True)
     wanted = {
         (topic.topic_name, one.partition_index): one.start_offset
         for topic in request.topics

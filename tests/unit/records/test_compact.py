@@ -15,7 +15,7 @@ from qbus.records.compact import (
     PortableSifter,
     emptied,
     horizon_of,
-    portable_first_keyless,
+    portable_keyless,
     portable_rebased,
     with_records,
 )
@@ -32,18 +32,18 @@ class Twin(NamedTuple):
     OffsetMap: Any
     Sifter: Any
     rebased: Any
-    first_keyless: Any
+    keyless: Any
 
 
 def twins() -> list[Twin]:
-    portable = Twin(PortableOffsetMap, PortableSifter, portable_rebased, portable_first_keyless)
+    portable = Twin(PortableOffsetMap, PortableSifter, portable_rebased, portable_keyless)
     try:
         from qbus.records import _compact
     except ImportError:
         return [portable]
     assert _compact.REVISION == REVISION, "built from other sources"
     fast: Any = _compact
-    return [portable, Twin(fast.OffsetMap, fast.Sifter, fast.rebased, fast.first_keyless)]
+    return [portable, Twin(fast.OffsetMap, fast.Sifter, fast.rebased, fast.keyless)]
 
 
 TWINS = twins()
@@ -325,18 +325,23 @@ class TestRewriting:
 class TestKeys:
     @pytest.mark.parametrize(
         ("keys", "found"),
-        [((b"a", b""), -1), ((None,), 0), ((b"a", None, None), 1), ((b"a", b"b", None), 2)],
+        [
+            ((b"a", b""), []),
+            ((None,), [0]),
+            ((b"a", None, None), [1, 2]),
+            ((None, b"b", None, b"d", None), [0, 2]),
+        ],
     )
-    def test_the_first_record_without_one_is_found(
-        self, twin: Twin, keys: tuple[bytes | None, ...], found: int
+    def test_the_first_records_without_one_are_found(
+        self, twin: Twin, keys: tuple[bytes | None, ...], found: list[int]
     ) -> None:
         batch = made(0, *((key, b"v") for key in keys))
-        assert twin.first_keyless(batch[HEADER_SIZE:], read_header(batch)) == found
+        assert twin.keyless(batch[HEADER_SIZE:], read_header(batch), 2) == found
 
     def test_nonsense_is_refused(self, twin: Twin) -> None:
         batch = made(0, (b"a", b"1"))
         with pytest.raises(CorruptBatch):
-            twin.first_keyless(batch[HEADER_SIZE:] + b"x", read_header(batch))
+            twin.keyless(batch[HEADER_SIZE:] + b"x", read_header(batch), 2)
 
 
 _items = st.lists(

@@ -14,12 +14,12 @@ def batch(*keys: bytes | None, compression: Compression = Compression.NONE) -> b
 
 
 @pytest.mark.parametrize("codec", Compression)
-def test_a_record_without_a_key_is_named(codec: Compression) -> None:
+def test_each_record_without_a_key_is_named(codec: Compression) -> None:
     check_keys(batch(b"a", b"", compression=codec))
     with pytest.raises(RecordsRefusedError, match="record 1 of the batch: it has no key") as no:
-        check_keys(batch(b"a", None, None, compression=codec))
+        check_keys(batch(b"a", None, b"c", None, compression=codec))
     assert no.value.code is ErrorCode.INVALID_RECORD
-    assert [number for number, _ in no.value.errors] == [1]
+    assert [number for number, _ in no.value.errors] == [1, 3]
 
 
 @pytest.mark.parametrize("codec", Compression)

@@ -179,6 +179,14 @@ async def test_a_group_without_members_may_begin_elsewhere(share: SharePlane) ->
     assert share.queues.of("t").start == 5
 
 
+async def test_a_group_may_have_offsets_before_its_first_member(share: SharePlane) -> None:
+    (topic,) = (await alter(share, 5)).responses
+    assert topic.partitions[0].error_code == 0
+    (group,) = await describe(share, "g")
+    assert (group.error_code, group.group_state) == (0, "Empty")
+    assert share.queues.of("t").start == 5
+
+
 async def test_not_in_a_topic_that_is_not_there(share: SharePlane) -> None:
     await join(share)
     await beat(share, -1)
