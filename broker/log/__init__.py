@@ -17,6 +17,7 @@ from .transactions import AbortedTransaction
 from .visible import VisibleRecords
 
 __all__ = [
+    "MAX_NAMED",
     "AbortedTransaction",
     "AppendInfo",
     "Corruption",
@@ -31,7 +32,6 @@ __all__ = [
     "LogConfig",
     "LogManager",
     "LogSlice",
-    "MAX_NAMED",
     "OsFiles",
     "Producer",
     "ProducerState",

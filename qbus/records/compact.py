@@ -312,7 +312,7 @@ def portable_keyless(payload: Buffer, header: BatchHeader, most: int) -> list[in
 
     Raises CorruptBatch.
     """
-    found = []
+    found: list[int] = []
     for number, record in enumerate(parse_records(bytes(payload), header)):
         if record.key is None and len(found) < most:
             found.append(number)
