@@ -198,7 +198,7 @@ class CommandParser:
         self._position = end + 1
         line = buffer[begin:end].removesuffix(b"\r")
         try:
-            return [word for word in split_words(line) if word]
+            return split_words(line)
         except ValueError:
             raise ProtocolError("unbalanced quotes in request") from None
 

@@ -9,9 +9,9 @@ their order.
 
 Batches are sent with what is acquired of them beside: whole, but of a large one of which little is
 acquired that part alone. ``max_records`` is passed to come to the end of a batch, unless
-``share_acquire_mode`` is 1 (version 2, KIP-1206). A request with
-``is_renew_ack`` renews locks and acquires nothing (KIP-1222). ``batch_size`` is not heeded: what is
-acquired of one batch is told as one.
+``share_acquire_mode`` is 1 (version 2, KIP-1206). A request with ``is_renew_ack`` renews locks and
+acquires nothing (KIP-1222), nor does one with ``max_bytes`` 0, which is answered at once.
+``batch_size`` is not heeded: what is acquired of one batch is told as one.
 """
 
 import asyncio
@@ -357,7 +357,8 @@ class _ShareFetch:
 
     def _is_full(self) -> bool:
         limit = min(self._request.max_bytes, self._broker.replicas.fetch_max_bytes)
-        return self._records >= self._most_records() or (self._size > 0 and self._size >= limit)
+        has_bytes = self._size >= limit and (self._size > 0 or limit <= 0)
+        return has_bytes or self._records >= self._most_records()
 
     def _is_enough(self) -> bool:
         return (

@@ -247,6 +247,17 @@ async def test_whoever_renews_asks_for_nothing(share: SharePlane) -> None:
     assert await refusal(share, wanted) is ErrorCode.INVALID_REQUEST
 
 
+async def test_no_bytes_acknowledge_and_acquire_nothing(share: SharePlane) -> None:
+    queue = share.queues.of("t")
+    queue.put(0, 0)
+    await fetch(share, 0)
+    queue.put(1, 1)
+    data = only(await fetch(share, 1, acks(0, 0, ACCEPT), max_bytes=0, max_wait_ms=60_000))
+    assert (data.acknowledge_error_code, acquired(data), bytes(data.records)) == (0, [], b"")
+    assert [(a.first, a.last) for a in queue.acknowledged] == [(0, 0)]
+    assert len(queue.asked) == 1
+
+
 async def test_limits_reach_the_queue(share: SharePlane) -> None:
     queue = share.queues.of("t")
     await fetch(share, 0, max_records=7, max_bytes=99)
