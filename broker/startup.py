@@ -37,6 +37,7 @@ from .controller import (
 from .controller.configs import FORMER_MIRROR_SOURCE
 from .dead_letters import DeadLetters
 from .delay import DelayService
+from .descriptors import most_files_of_logs
 from .full_disks import FullDisks
 from .group import GroupCoordinator
 from .group.offset_log import OffsetLog, offsets_topic
@@ -563,6 +564,7 @@ def _open_logs(
         clock,
         node_id=config.node_id,
         cluster_id=cluster_id,
+        most_files=most_files_of_logs(),
         make_fold=PartitionFold,
         topic_id_of=topic_id_of,
     )

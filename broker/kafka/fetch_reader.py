@@ -21,6 +21,7 @@ from qbus.wire.messages.fetch import (
 )
 
 from ..log import LogSlice, VisibleRecords
+from ..net.transport import SENDFILE_FROM
 from ..partition.partition import Partition
 from ..partition.purgatory import Delayed, Purgatory
 
@@ -212,8 +213,14 @@ class HiddenFetchTarget(FetchTarget):
 
 
 def to_send(records: LogSlice | VisibleRecords) -> LogSlice | bytes:
-    """What goes to the client: a region of a file, or what is left of one. Raises OSError."""
-    if isinstance(records, LogSlice):
+    """What goes to the client: a region of a file, or bytes. Raises OSError.
+
+    Bytes where hidden batches were left out, and where files are short: small regions, of which one
+    response may have thousands, keep none open then.
+    """
+    if isinstance(records, LogSlice) and not (
+        records.length < SENDFILE_FROM and records.segment.files_are_short()
+    ):
         return records
     sent = records.read()
     records.close()

@@ -24,6 +24,7 @@ from qbus.records.control import Marker, marker_batch
 from qbus.records.plain import plain_header
 
 from .config import LogConfig
+from .files import NO_DESCRIPTOR
 from .flusher import LogFlusher
 from .health import Corruption
 from .producers import RetainedBatch, StoredPart, Verification, take_marker
@@ -447,6 +448,8 @@ class Appender:
 
     def write_failed(self, segment: LogSegment, error: OSError) -> ApiError:
         """Undo what was written in part; the error to raise."""
+        if error.errno in NO_DESCRIPTOR:  # from opening the file again: nothing was written
+            return self._state.health.judge(f"open {segment.path}", error)
         try:
             segment.cut_back()
         except OSError as cut_error:

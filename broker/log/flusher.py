@@ -93,6 +93,8 @@ class LogFlusher:
                     segment.release()
                 self._unsynced = self._unsynced[len(segments) - 1 :]
                 segments[-1].places.add(*end)
+                if segments[-1].end == end:  # nothing was appended, or cut, meanwhile
+                    segments[-1].is_stable = True
                 self._all_unsynced = False
                 self.flushed_offset = end[0]
                 self.flushed_at = state.clock.monotonic()

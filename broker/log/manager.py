@@ -24,6 +24,7 @@ from .namesakes import FoundLog, check_unique, outdated
 _logger = logging.getLogger(__name__)
 
 _THREADS = 8
+_FILES = 256
 
 
 def _no_topic(_: str) -> None:
@@ -59,10 +60,13 @@ class LogManager:
         node_id: int,
         cluster_id: str,
         threads: int = _THREADS,
+        most_files: int = _FILES,
         make_fold: MakeFold = NoFold,
         topic_id_of: Callable[[str], bytes | None] = _no_topic,
     ) -> Self:
         """Open every log found in ``data_dirs``, after a crash ``threads`` at a time.
+
+        ``most_files`` of their segments and indexes stay open, see :class:`.file_cache.FileCache`.
 
         ``config_for`` gives a topic's settings, ``make_fold`` begins what the hidden batches of a
         log add up to, ``topic_id_of`` gives the id of the topic that has a name now. A directory
@@ -77,7 +81,7 @@ class LogManager:
         """
         begun = clock.monotonic()
         files = files or OsFiles()
-        cache = FileCache(files)
+        cache = FileCache(files, most_files)
         directories = [
             DataDirectory(path.rstrip("/"), clock, cache, make_fold) for path in data_dirs
         ]
@@ -111,6 +115,11 @@ class LogManager:
         _logger.info("logs opened: %d, in %.3f s", len(manager.logs()), seconds)
         manager.check_online()
         return manager
+
+    @property
+    def open_files(self) -> FileCache:
+        """The open files of all logs."""
+        return self.directories[0].shared.cache
 
     def check_online(self) -> None:
         """Raise ApiError KAFKA_STORAGE_ERROR when every directory is offline."""

@@ -1,5 +1,6 @@
 """A stretch of a log: one ``.log`` file of batches and its indexes."""
 
+import errno
 import random
 import re
 from bisect import bisect_right
@@ -226,6 +227,10 @@ class LogSegment:
     Every batch begins with the offset after the one before, or later where there may be ``gaps``.
     ``end`` is the offset after the last batch and the file's size, replaced together, so that any
     thread may read while the log, under its lock, appends.
+
+    While it is appended to it holds its file open (see :class:`.file_cache.Holder`). The file is
+    closed only while ``is_stable``: the system reports a failure to write to whoever had the file
+    open, and may forget it otherwise.
     """
 
     __slots__ = (
@@ -240,6 +245,8 @@ class LogSegment:
         "directory",
         "end",
         "gaps",
+        "in_use",
+        "is_stable",
         "jitter",
         "path",
         "places",
@@ -265,6 +272,8 @@ class LogSegment:
         self.jitter = random.random()  # noqa: S311 - spreads work, hides nothing
         self.verified = VerifiedRanges(size)
         self.places = KnownPlaces()
+        self.in_use = False
+        self.is_stable = True
         self._cache = cache
         self._file: File | None = None
         self._indexes: SegmentIndexes | None = None
@@ -286,6 +295,7 @@ class LogSegment:
     def file(self) -> File:
         """The ``.log`` file, opened when it is not. Raises OSError."""
         held = self._file
+        self.in_use = True
         if held is None:
             opened = self._cache.get(self.path)
             # It may have been detached meanwhile: then the name may be another segment's.
@@ -389,20 +399,49 @@ class LogSegment:
         """Remove what a failed append left behind. Raises OSError."""
         self.file.truncate(self.size)
 
-    def hold_open(self) -> None:
-        """Keep the file open until :meth:`release`: failures to write are told to an open file."""
-        if self._file is None:
-            self._file = self._cache.files.open(self.path, write=True)
+    def hold_open(self) -> File:
+        """Hold the file open for writing, until :meth:`release` or :meth:`let_go`.
+
+        Raises OSError.
+        """
+        held = self._file
+        if held is None:
+            held = self._file = self._cache.hold(self, self.path)
+        return held
+
+    def _open_again(self) -> File:
+        """Hold the file open that was closed since the last append. Raises OSError."""
+        held = self.hold_open()
+        there = held.size()
+        if there < self.size:
+            raise OSError(errno.EIO, f"the file has {there} bytes, {self.size} were written")
+        return held
 
     def release(self) -> None:
         """The segment is full and stable: the file need not stay open."""
         self._file = None
+        self.is_stable = True
+        self._cache.drop(self, self.path)
+
+    def files_are_short(self) -> bool:
+        """Whether to open another file of a log would close one."""
+        return self._cache.is_tight()
+
+    def let_go(self) -> bool:
+        """See :class:`.file_cache.Holder`; from any thread."""
+        held = self._file
+        self._file = None
+        if self.is_stable:  # only now: an append says so first, and then takes the file
+            return True
+        self._file = held
+        return False
 
     def detach(self) -> None:
         """Depend on the names of the files no more: another segment takes them.
 
         Who holds this one goes on reading the old files. Raises OSError.
         """
+        self.is_stable = False  # which keeps the file open
         self._file = self._file or self._cache.get(self.path)
         self.indexes.detach()
 
@@ -414,7 +453,9 @@ class LogSegment:
         Raises OSError, with some of it perhaps written.
         """
         end_offset, position = self.end
-        write_all(self._file or self.file, position, batch)
+        self.is_stable = False
+        self.in_use = True
+        write_all(self._file or self._open_again(), position, batch)
         controls = self.indexes.controls
         if controls.is_open:
             controls.account(end_offset, position, hidden=False)
@@ -424,7 +465,9 @@ class LogSegment:
         self, batches: Data, headers: Iterable[BatchHeader], index_interval_bytes: int
     ) -> None:
         """Write several batches that follow one another, at once. Raises likewise."""
-        write_all(self._file or self.file, self.end[1], batches)
+        self.is_stable = False
+        self.in_use = True
+        write_all(self._file or self._open_again(), self.end[1], batches)
         for header in headers:
             self.account(PlacedBatch(self.end[1], header), index_interval_bytes)
 
@@ -461,9 +504,9 @@ class LogSegment:
 
     def cut_to(self, end_offset: int, size: int) -> None:
         """Cut the file at a batch boundary. Raises OSError."""
-        self.hold_open()
+        self.is_stable = False
         self._cuts += 1
-        self.file.truncate(size)
+        self.hold_open().truncate(size)
         self.end = (end_offset, size)
         self.verified.truncate(size)
         self.indexes.truncate_to(end_offset)
@@ -481,9 +524,10 @@ class LogSegment:
 
     def create(self) -> None:
         """Make the file, empty, and keep it open. Raises OSError."""
-        self.hold_open()
-        if self.file.size():
-            self.file.truncate(0)
+        file = self.hold_open()
+        if file.size():
+            self.is_stable = False
+            file.truncate(0)
         self.indexes.remove()
         self._indexes = None
 

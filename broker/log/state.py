@@ -39,7 +39,7 @@ class SharedState:
         make_fold: MakeFold = NoFold,
     ) -> None:
         self.make_fold = make_fold
-        self.cache = cache or FileCache(files)
+        self.cache = FileCache(files) if cache is None else cache  # an empty one is false
         self.health = DirectoryHealth(path)
         self.trash = Trash(files, clock)
 

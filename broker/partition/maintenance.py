@@ -63,9 +63,20 @@ class LogMaintenance:
     # In the event loop
 
     def flush(self) -> None:
-        """Begin the flushes that are due by configuration, or that could not be done before."""
+        """Begin the flushes that are due by configuration, or that could not be done before.
+
+        Where files are short, all that there are: files that are not stable cannot be closed.
+        """
+        files = self._logs.open_files
+        is_short = files.short
+        if is_short:
+            files.relieve()
         for partition in self._partitions:
-            if not partition.error and (partition.is_behind or partition.log.flush_due()):
+            if not partition.error and (
+                partition.is_behind
+                or partition.log.flush_due()
+                or (is_short and partition.is_unflushed)
+            ):
                 partition.flush()
 
     # In threads

@@ -213,6 +213,11 @@ class Partition:
         return self._stable.is_behind
 
     @property
+    def is_unflushed(self) -> bool:
+        """Whether records are not on stable storage yet."""
+        return self.log.flushed_offset < self.log.log_end_offset
+
+    @property
     def visible_end(self) -> int:
         """Where the log ends as far as consumers are told: not behind hidden batches."""
         return self._visibility.visible_end(self.high_watermark)
