@@ -165,10 +165,17 @@ def check(error_code: int, message: str | None = None, *, of: str | None = None)
         raise api_error(error_code, message, of=of)
 
 
-def api_error(error_code: int, message: str | None = None, *, of: str | None = None) -> ApiError:
+def api_error(
+    error_code: int,
+    message: str | None = None,
+    *,
+    of: str | None = None,
+    broker: int | None = None,
+) -> ApiError:
     """Return the exception for an error code of a broker.
 
-    Unknown codes, of later protocols, become UNKNOWN_SERVER_ERROR.
+    of: what the code is about, and ``broker`` the id of the one that sent it, for the message when
+    that broker sent none. Unknown codes, of later protocols, become UNKNOWN_SERVER_ERROR.
     """
     try:
         code = ErrorCode(error_code)
@@ -176,6 +183,9 @@ def api_error(error_code: int, message: str | None = None, *, of: str | None = N
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message or f"error code {error_code}")
     if not message and of is not None:
         message = f"{of}: {code.name}"
+        if code is ErrorCode.KAFKA_STORAGE_ERROR:
+            which = "the leader" if broker is None else f"broker {broker}"
+            message += f": {which} cannot use the disk or the data directory of this replica"
     return _REFUSALS.get(code, ApiError)(code, message)
 
 

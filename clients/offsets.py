@@ -52,15 +52,17 @@ async def list_offsets(
                 for topic, indexes in by_topic(led).items()
             ],
         )
-        return _found(await cluster.ask(node, ApiKey.LIST_OFFSETS, request))
+        return _found(node, await cluster.ask(node, ApiKey.LIST_OFFSETS, request))
 
     return await ask_leaders(cluster, times, ask, timeout)
 
 
-def _found(response: ListOffsetsResponse) -> Outcomes[TopicPartition, OffsetAndTimestamp]:
+def _found(
+    node: int, response: ListOffsetsResponse
+) -> Outcomes[TopicPartition, OffsetAndTimestamp]:
     return {
         TopicPartition(topic.name, found.partition_index): api_error(
-            found.error_code, of=f"{topic.name}-{found.partition_index}"
+            found.error_code, of=f"{topic.name}-{found.partition_index}", broker=node
         )
         if found.error_code
         else OffsetAndTimestamp(found.offset, found.timestamp)

@@ -70,8 +70,9 @@ async def end_prepared(
                 cluster.forget_coordinator(prepared.transactional_id, kind)
             raise
 
+    subject = f"the transaction of {prepared.transactional_id}"
     try:
-        await retrying(attempt, timeout, backoff=Backoff(_FIRST_RETRY_S))
+        await retrying(cluster, subject, attempt, timeout, backoff=Backoff(_FIRST_RETRY_S))
     except ApiError as error:
         if error.code not in _ENDED:
             raise

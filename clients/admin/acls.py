@@ -43,7 +43,7 @@ async def create_acls(cluster: Cluster, rules: Iterable[Rule]) -> None:
         results = [(one.error_code, one.error_message) for one in response.results]
         results_or_raise(outcomes(wanted, results))
 
-    await retrying(ask, cluster.request_timeout)
+    await retrying(cluster, "the access rules", ask)
 
 
 async def describe_acls(cluster: Cluster, found_by: Filter) -> list[Rule]:
@@ -62,7 +62,7 @@ async def describe_acls(cluster: Cluster, found_by: Filter) -> list[Rule]:
             for acl in found.acls
         ]
 
-    return await retrying(ask, cluster.request_timeout)
+    return await retrying(cluster, "the access rules", ask)
 
 
 async def delete_acls(cluster: Cluster, found_by: Iterable[Filter]) -> list[Rule]:
@@ -84,7 +84,7 @@ async def delete_acls(cluster: Cluster, found_by: Iterable[Filter]) -> list[Rule
         )
         return list(dict.fromkeys(map(_rule, deleted)))
 
-    return await retrying(ask, cluster.request_timeout)
+    return await retrying(cluster, "the access rules", ask)
 
 
 def _creation(rule: Rule) -> AclCreation:

@@ -243,7 +243,7 @@ class Admin:
 
         Topics that the broker cannot describe at the moment are left out.
         """
-        await retrying(lambda: self._cluster.refresh(None), self._cluster.request_timeout)
+        await retrying(self._cluster, "the topics", lambda: self._cluster.refresh(None))
         topics = sorted(self._cluster.metadata.topics.items())
         return [topic for _, topic in topics if internal or not topic.is_internal]
 
@@ -262,8 +262,11 @@ class Admin:
             )
             return messages.described_topics(response, wanted)
 
-        timeout = self._cluster.request_timeout
-        return results_or_raise(await retry_each(topics, ask, timeout, final=_UNKNOWN_TOPIC))
+        return results_or_raise(
+            await retry_each(
+                self._cluster, topics, ask, final=_UNKNOWN_TOPIC, subject="topic {}".format
+            )
+        )
 
     async def create_partitions(
         self,
@@ -358,7 +361,7 @@ class Admin:
             check(response.error_code)
             return response
 
-        response = await retrying(attempt, self._cluster.request_timeout)
+        response = await retrying(self._cluster, "the controller", attempt)
         return results_or_raise(messages.elected_leaders(response))
 
     async def eligible_leaders(
@@ -384,7 +387,7 @@ class Admin:
                 )
                 return response
 
-            page = await retrying(attempt, self._cluster.request_timeout)
+            page = await retrying(self._cluster, "the topics", attempt)
             for topic in page.topics:
                 name = topic.name or ""
                 if topic.error_code:
@@ -512,7 +515,7 @@ class Admin:
                     place: state for place, state in found.items() if isinstance(state, QueueState)
                 }
 
-            return await retrying(attempt, self._cluster.request_timeout)
+            return await retrying(self._cluster, f"broker {node}", attempt)
 
         await self._find_brokers()
         found = results_or_raise(await ask_each(self._cluster.metadata.nodes, ask))
@@ -587,7 +590,7 @@ class Admin:
             await self._cluster.need_node(node_id)
             return await self._cluster.ask(node_id, api, request)
 
-        return await retrying(attempt, self._cluster.request_timeout)
+        return await retrying(self._cluster, f"{kind.name.lower()} {name}", attempt)
 
     # Brokers.
 
@@ -614,7 +617,7 @@ class Admin:
                 check(response.error_code, of=f"broker {node_id}")
                 return [messages.log_dir(node_id, result) for result in response.results]
 
-            return await retrying(attempt, self._cluster.request_timeout)
+            return await retrying(self._cluster, f"broker {node_id}", attempt)
 
         if nodes is None:
             await self._find_brokers()
@@ -638,8 +641,15 @@ class Admin:
             )
             return messages.altered_replica_log_dirs(response)
 
-        timeout = self._cluster.request_timeout
-        results_or_raise(await retry_each(paths, ask, timeout, final=_UNKNOWN_PARTITION))
+        results_or_raise(
+            await retry_each(
+                self._cluster,
+                paths,
+                ask,
+                final=_UNKNOWN_PARTITION,
+                subject=lambda _: f"broker {node_id}",
+            )
+        )
 
     # Groups.
 
@@ -665,7 +675,7 @@ class Admin:
                 GroupListing(
                     group.group_id, group.protocol_type, group.group_state, group.group_type
                 )
-                for group in (await retrying(attempt, self._cluster.request_timeout)).groups
+                for group in (await retrying(self._cluster, f"broker {node_id}", attempt)).groups
             ]
 
         await self._find_brokers()
@@ -784,7 +794,7 @@ class Admin:
                 )
                 return messages.transaction_listings(response, node_id)
 
-            return await retrying(attempt, self._cluster.request_timeout)
+            return await retrying(self._cluster, f"broker {node_id}", attempt)
 
         await self._find_brokers()
         found = results_or_raise(await ask_each(self._cluster.metadata.nodes, ask))
@@ -1026,8 +1036,15 @@ class Admin:
         """
         forget = self._cluster.metadata.forget_controller
         attempt = _forgetting(ask, {ErrorCode.NOT_CONTROLLER}, forget)
-        timeout = self._cluster.request_timeout
-        return results_or_raise(await retry_each(items, attempt, timeout, final=_NOT_REPEATABLE))
+        return results_or_raise(
+            await retry_each(
+                self._cluster,
+                items,
+                attempt,
+                final=_NOT_REPEATABLE,
+                subject=lambda _: "the controller",
+            )
+        )
 
     async def _by_coordinator(
         self, group: str, partitions: Iterable[TopicPartition], ask: Ask[TopicPartition, T]
@@ -1036,13 +1053,18 @@ class Admin:
         attempt = _forgetting(
             ask, COORDINATOR_MOVED, lambda: self._cluster.forget_coordinator(group)
         )
-        timeout = self._cluster.request_timeout
         return results_or_raise(
-            await retry_each(partitions, attempt, timeout, final=_UNKNOWN_PARTITION)
+            await retry_each(
+                self._cluster,
+                partitions,
+                attempt,
+                final=_UNKNOWN_PARTITION,
+                subject=lambda _: f"group {group}",
+            )
         )
 
     async def _find_brokers(self) -> None:
-        await retrying(lambda: self._cluster.refresh(()), self._cluster.request_timeout)
+        await retrying(self._cluster, "the brokers", lambda: self._cluster.refresh(()))
 
     async def _node(self, node_id: int) -> Node:
         await self._cluster.need_node(node_id)

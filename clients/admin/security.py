@@ -73,7 +73,7 @@ async def describe_scram(
             ]
         return results_or_raise(found)
 
-    return await retrying(ask, cluster.request_timeout)
+    return await retrying(cluster, "the users", ask)
 
 
 async def alter_scram(
@@ -140,7 +140,7 @@ async def describe_quotas(
             for entry in response.entries or ()
         }
 
-    return await retrying(ask, cluster.request_timeout)
+    return await retrying(cluster, "the quotas", ask)
 
 
 async def alter_quotas(
@@ -170,7 +170,7 @@ async def alter_quotas(
         results = [(one.error_code, one.error_message) for one in response.entries]
         results_or_raise(outcomes(list(map(_words, changes)), results))
 
-    await retrying(ask, cluster.request_timeout)
+    await retrying(cluster, "the quotas", ask)
 
 
 def _words(entity: QuotaEntity) -> str:
@@ -187,7 +187,7 @@ async def _at_controller(cluster: Cluster, ask: Callable[[], Awaitable[T]]) -> T
                 cluster.metadata.forget_controller()
             raise
 
-    return await retrying(attempt, cluster.request_timeout)
+    return await retrying(cluster, "the controller", attempt)
 
 
 def _upsertion(upsert: ScramUpsert) -> ScramCredentialUpsertion:

@@ -116,7 +116,7 @@ async def fetch_batches(
     ]
     return {
         (key := TopicPartition(topic, data.partition_index)): _outcome(
-            cluster, key, offsets.get(key, -1), data, endpoints
+            cluster, node, key, offsets.get(key, -1), data, endpoints
         )
         for topic, data in answers
     }
@@ -124,6 +124,7 @@ async def fetch_batches(
 
 def _outcome(
     cluster: Cluster,
+    node: int,
     partition: TopicPartition,
     offset: int,
     data: PartitionData,
@@ -135,7 +136,7 @@ def _outcome(
         return FetchedBatches(records, data.log_start_offset, data.high_watermark)
     if data.error_code == ErrorCode.CORRUPT_MESSAGE:
         return corrupt_at(topic, index, offset, REFUSED_AS_CORRUPT)
-    error = api_error(data.error_code, of=f"{topic}-{index}")
+    error = api_error(data.error_code, of=f"{topic}-{index}", broker=node)
     leader = data.current_leader
     if error.retriable and not cluster.apply_leader_hint(
         topic,

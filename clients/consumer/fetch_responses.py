@@ -141,7 +141,7 @@ class FetchResponses:
             # Asking again does not help: a broker that has a good copy elsewhere repairs its own.
             self.fail(corrupt_at(topic, index, offset, REFUSED_AS_CORRUPT), state)
             return
-        error = api_error(data.error_code, of=f"{topic}-{index}")
+        error = api_error(data.error_code, of=f"{topic}-{index}", broker=broker)
         hint = data.current_leader
         if error.retriable and self._cluster.apply_leader_hint(
             topic, index, hint.leader_id, hint.leader_epoch

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from qbus.errors import ApiError, QbusError
+from qbus.errors import QbusError
 from qbus.service.backoff import Backoff
 
 from ..net.cluster import Cluster
@@ -57,25 +57,17 @@ class LeaderSearch:
                 await self._cluster.refresh(topics)
         except QbusError as error:
             self._responses.trouble(error)
+            for topic in topics:
+                self._cluster.troubles.met(f"topic {topic}", error, grace=USUAL_S)
         else:
             for topic in topics & self._assignment.topics:
                 if (refused := metadata.errors.get(topic)) is not None:
                     self._responses.trouble(refused)
-            self._note_leaderless()
+            self._cluster.leaderless(self._leaderless)
         self._changed.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._backoff.failed()):
                 await self._has_news.wait()
-
-    def _note_leaderless(self) -> None:
-        metadata, troubles = self._cluster.metadata, self._cluster.troubles
-        for topic, index in self._leaderless:
-            if topic in metadata.errors:
-                continue  # the cluster says so
-            try:
-                metadata.leader(topic, index)
-            except ApiError as error:
-                troubles.met(f"{topic}-{index}", error, grace=USUAL_S)
 
     def _asked(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)

@@ -14,6 +14,7 @@ from qbus.wire.messages.offset_for_leader_epoch import (
 
 from ..errors import LogTruncated, api_error
 from ..net.cluster import Cluster
+from ..net.trouble import USUAL_S
 from ..types import TopicPartition, by_topic
 from .assignment import Assignment, PartitionState
 from .fetch_responses import FetchResponses
@@ -73,6 +74,8 @@ class TruncationCheck:
                 state.leader_epoch = epoch  # the broker cannot tell
             else:
                 self._cluster.metadata.forget([partition.topic])
+                subject = f"{partition.topic}-{partition.partition}"
+                self._cluster.troubles.met(subject, error, grace=USUAL_S)
                 await asyncio.sleep(_RETRY_DELAY)
         except QbusError as error:
             self._responses.fail(error)

@@ -33,6 +33,7 @@ from ..committed import Membership
 from ..errors import check
 from ..net.cluster import Cluster
 from ..net.pool import ConnectionGroup
+from ..net.trouble import USUAL_S
 from ..types import TopicPartition
 from .assignors import Assignments, Candidate, Topics
 from .options import GroupOptions
@@ -83,6 +84,7 @@ class Member:
             partitions = await self._sync(sent, protocol, assignments)
         except ApiError as error:
             return self.refused(error, sent)
+        self._cluster.troubles.solved(f"group {self._options.group}")
         return partitions if self._state.synced(sent, partitions) else Remedy.REJOIN
 
     def refused(self, error: ApiError, sent: Membership) -> Remedy:
@@ -92,6 +94,8 @@ class Member:
             raise error
         if remedy is Remedy.MOVED:
             self._cluster.forget_coordinator(self._options.group)
+        if remedy in {Remedy.RETRY, Remedy.MOVED}:
+            self._cluster.troubles.met(f"group {self._options.group}", error, grace=USUAL_S)
         if remedy in {Remedy.NEW_GENERATION, Remedy.NEW_MEMBER}:
             _log.warning(
                 "lost the membership of group %s: %s", self._options.group, error.code.name

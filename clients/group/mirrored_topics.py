@@ -75,7 +75,7 @@ class MirroredTopics:
             )
             return response
 
-        response = await retrying(attempt, self._cluster.request_timeout)
+        response = await retrying(self._cluster, "the topics", attempt)
         return {
             result.resource_name: {entry.value or "" for entry in result.configs}
             or {result.resource_name.partition(".")[0]}

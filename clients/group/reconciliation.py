@@ -32,6 +32,7 @@ from ..errors import check
 from ..net.cluster import Cluster
 from ..net.pool import ConnectionGroup
 from ..net.routing import COORDINATOR_MOVED
+from ..net.trouble import USUAL_S
 from ..types import TopicPartition
 from .epochs import LEAVING, LEAVING_FOR_A_WHILE, EpochCommits, EpochState
 from .handover import Handover, Partitions
@@ -205,6 +206,7 @@ class Reconciliation:
         response = await self._ask(request)
         check(response.error_code, response.error_message, of=f"group {self._options.group}")
         self._must_tell = False
+        self._cluster.troubles.solved(f"group {self._options.group}")
         self._told_names = names
         self.state.follow(response.member_epoch)
         if response.heartbeat_interval_ms > 0:
@@ -234,7 +236,9 @@ class Reconciliation:
             return self._backoff.failed()
         if error.code in COORDINATOR_MOVED:
             self._cluster.forget_coordinator(self._options.group)
-        elif not error.retriable:
+        if error.retriable:
+            self._cluster.troubles.met(f"group {self._options.group}", error, grace=USUAL_S)
+        else:
             _log.error("group %s: %s", self._options.group, error)  # the next poll raises it
             self.state.failure = error
             self._changed.set()

@@ -42,7 +42,7 @@ async def read_topics(
     async def attempt() -> None:
         await cluster.refresh(None)
 
-    await retrying(attempt, cluster.request_timeout)
+    await retrying(cluster, "the topics", attempt)
     found = cluster.metadata.topics
     names = sorted(name for name, topic in found.items() if not topic.is_internal and wanted(name))
     configs: dict[str, dict[str, str]] = {}
@@ -77,7 +77,7 @@ async def _configs(cluster: Cluster, names: Iterable[str]) -> dict[str, dict[str
         return response
 
     found: dict[str, dict[str, str]] = {}
-    for result in (await retrying(attempt, cluster.request_timeout)).results:
+    for result in (await retrying(cluster, "the topics", attempt)).results:
         if result.error_code == _GONE:
             continue
         if result.error_code:

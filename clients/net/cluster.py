@@ -17,13 +17,14 @@ from qbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, M
 
 from ..errors import ConnectionFailed, RequestTimedOut, check
 from ..security import PLAINTEXT
+from ..types import TopicPartition
 from . import bootstrap as bootstraps
 from .bootstrap import Address
 from .connection import Connection
 from .hedging import Attempts, first_answer
 from .metadata import ClusterMetadata, Endpoint
 from .pool import ConnectionGroup, ConnectionGroupKey, ConnectionPool
-from .trouble import USUAL_S, TroubleLog
+from .trouble import SILENT_S, USUAL_S, TroubleLog
 
 
 class CoordinatorKind(IntEnum):
@@ -32,8 +33,12 @@ class CoordinatorKind(IntEnum):
     GROUP = 0
     TRANSACTION = 1
 
+    @property
+    def owner(self) -> str:
+        """What its keys name, in messages."""
+        return "group" if self is CoordinatorKind.GROUP else "transactional id"
 
-_WHOSE = {CoordinatorKind.GROUP: "group", CoordinatorKind.TRANSACTION: "transactional id"}
+
 _LONGEST_CONNECT = 10.0
 _PATIENCE = 1 / 3
 """Share of the request time-out after which :meth:`Cluster.ask_any` asks another broker too."""
@@ -191,6 +196,9 @@ class Cluster:
         )
         name = "{}:{}".format(*address)
         subject = f"an answer of broker {name}"
+        silent = asyncio.get_running_loop().call_later(
+            SILENT_S, self.troubles.met, subject, f"none to {api.name} in {SILENT_S:.0f} s"
+        )
         try:
             answer = await connection.request(api, message, self.request_timeout)
         except ConnectionFailed as error:  # again and again perhaps, as where SASL is wanted
@@ -199,6 +207,7 @@ class Cluster:
             raise
         finally:
             slow.cancel()
+            silent.cancel()
         self._pool.succeeded(address)
         self.troubles.solved(subject)
         return answer
@@ -244,6 +253,22 @@ class Cluster:
         if self._keeping_fresh is None:
             self._keeping_fresh = asyncio.create_task(self._keep_fresh())
 
+    def leaderless(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ApiError]:
+        """Return why those of ``partitions`` have no leader that have none; the log says so, too.
+
+        Errors of whole topics are left out: :meth:`refresh` reports them.
+        """
+        found = {}
+        for partition in partitions:
+            if partition.topic in self.metadata.errors:
+                continue
+            try:
+                self.metadata.leader(*partition)
+            except ApiError as error:
+                found[partition] = error
+                self.troubles.met(f"{partition.topic}-{partition.partition}", error, grace=USUAL_S)
+        return found
+
     async def need_node(self, node_id: int) -> None:
         """Raise :class:`~qbus.errors.ApiError` BROKER_NOT_AVAILABLE unless the cluster has this
         broker.
@@ -279,12 +304,12 @@ class Cluster:
     async def coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> int:
         """Return the id of the broker that coordinates a group, or a transactional id."""
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-        subject = f"the coordinator of {_WHOSE[kind]} {key}"
+        subject = f"the coordinator of {kind.owner} {key}"
         response: FindCoordinatorResponse = await self.ask_any(ApiKey.FIND_COORDINATOR, request)
         try:
             check(response.error_code, response.error_message)
             if len(response.coordinators) != 1:
-                raise WireError(f"{len(response.coordinators)} coordinators for one {_WHOSE[kind]}")
+                raise WireError(f"{len(response.coordinators)} coordinators for one {kind.owner}")
             (found,) = response.coordinators
             check(found.error_code, found.error_message)
         except ApiError as error:

@@ -93,10 +93,11 @@ class ClusterMetadata:
             raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has no partition {partition}"
             )
-        leader = partitions[partition].leader
-        if leader not in self.nodes or topic not in self._trusted:
-            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader now")
-        return leader
+        found = partitions[partition]
+        if found.leader not in self.nodes or topic not in self._trusted:
+            reason = f"{topic}-{partition} has no leader now{_offline(found)}"
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, reason)
+        return found.leader
 
     def leader_epoch(self, topic: str, partition: int) -> int:
         """Return the leader epoch of a partition; -1: not known."""
@@ -156,6 +157,14 @@ class ClusterMetadata:
         partitions = (*known.partitions[:partition], changed, *known.partitions[partition + 1 :])
         self.topics = {**self.topics, topic: replace(known, partitions=partitions)}
         return True
+
+
+def _offline(partition: PartitionDescription) -> str:
+    """Where its replicas are offline, as a clause of a message."""
+    if not partition.offline_replicas:
+        return ""
+    nodes = ", ".join(map(str, partition.offline_replicas))
+    return f": offline on broker{'s' * (len(partition.offline_replicas) > 1)} {nodes}"
 
 
 def unknown_topic(name: str) -> ApiError:

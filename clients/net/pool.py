@@ -12,10 +12,7 @@ from qbus.service.backoff import Backoff
 from ..errors import ClientClosed, NotSafe
 from .bootstrap import Address
 from .connection import Connection
-from .trouble import TroubleLog
-
-_SILENT_S = 3.0
-"""Seconds after which a connection that is not there yet is said to be missing."""
+from .trouble import SILENT_S, TroubleLog
 
 
 class ConnectionGroup(Enum):
@@ -142,7 +139,7 @@ class ConnectionPool:
     async def _open(self, key: _Key) -> Connection:
         (host, port), _ = key
         silent = asyncio.get_running_loop().call_later(
-            _SILENT_S, self._troubles.met, _broker(key.address), "it does not answer"
+            SILENT_S, self._troubles.met, _broker(key.address), "it does not answer"
         )
         try:
             failing = self._failing.get(key.address)

@@ -1,4 +1,8 @@
-"""Retrying requests: one request, or many items of which each succeeds or fails for itself."""
+"""Retrying requests: one request, or many items of which each succeeds or fails for itself.
+
+A retry is never silent: what it waits for is reported to the cluster's
+:class:`~qbus.clients.net.trouble.TroubleLog` once it has lasted for longer than a failover takes.
+"""
 
 import asyncio
 import time
@@ -9,6 +13,8 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.service.backoff import Backoff
 
 from ..errors import PartialFailure, RequestTimedOut
+from .cluster import Cluster
+from .trouble import USUAL_S
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -18,20 +24,45 @@ Outcomes = dict[K, T | ApiError]
 
 
 async def retrying(
+    cluster: Cluster,
+    subject: str,
     attempt: Callable[[], Awaitable[T]],
-    timeout: float,
+    timeout: float | None = None,
     *,
     final: Container[ErrorCode] = frozenset(),
     backoff: Backoff | None = None,
 ) -> T:
     """Return what ``attempt`` returns, repeated on retriable errors within ``timeout`` seconds.
 
-    Errors in ``final`` are not retried. ``backoff``: the pauses between attempts. Raises the last
-    error, or :class:`RequestTimedOut`, caused by the error before it, when time runs out during an
-    attempt.
+    subject: what is waited for meanwhile, for the log, such as "topic t".
+    timeout: by default the cluster's ``request_timeout``.
+    final: errors that are not retried.
+    backoff: the pauses between attempts.
+
+    Raises the last error, or :class:`RequestTimedOut`, caused by the error before it, when time
+    runs out during an attempt.
     """
+
+    async def reported() -> T:
+        try:
+            result = await attempt()
+        except ApiError as error:
+            _report(cluster, subject, error, final)
+            raise
+        _report(cluster, subject, None, final)
+        return result
+
+    patience = cluster.request_timeout if timeout is None else timeout
+    return await _repeat(reported, patience, final, backoff or Backoff())
+
+
+async def _repeat(
+    attempt: Callable[[], Awaitable[T]],
+    timeout: float,
+    final: Container[ErrorCode],
+    backoff: Backoff,
+) -> T:
     failure: ApiError | None = None
-    backoff = backoff or Backoff()
     deadline = time.monotonic() + timeout
     try:
         async with asyncio.timeout(timeout) as clock:
@@ -41,8 +72,7 @@ async def retrying(
                 except ApiError as error:
                     failure = error
                     delay = backoff.failed()
-                    is_final = not error.retriable or error.code in final
-                    if is_final or time.monotonic() + delay > deadline:
+                    if not _is_retriable(error, final) or time.monotonic() + delay > deadline:
                         raise
                 await asyncio.sleep(delay)
     except TimeoutError:
@@ -52,36 +82,60 @@ async def retrying(
         raise RequestTimedOut(f"not done in {timeout} s{reason}") from failure
 
 
+def _report(cluster: Cluster, subject: str, outcome: object, final: Container[ErrorCode]) -> None:
+    """Note in the cluster's log that ``subject`` is waited for, or is not any more."""
+    if _is_retriable(outcome, final):
+        cluster.troubles.met(subject, outcome, grace=USUAL_S)
+    elif isinstance(outcome, ApiError):  # which is raised, and ends the waiting
+        cluster.troubles.drop(subject)
+    elif cluster.troubles:
+        cluster.troubles.solved(subject)
+
+
 _AT_A_TIME = 20
 
 
 async def retry_each(
+    cluster: Cluster,
     items: Iterable[K],
     ask: Callable[[list[K]], Awaitable[Mapping[K, T | ApiError]]],
-    timeout: float,
+    timeout: float | None = None,
     *,
     final: Container[ErrorCode] = frozenset(),
+    subject: Callable[[K], str],
 ) -> Outcomes[K, T]:
     """Return the outcome of each item; ``ask`` is called again for those with retriable errors.
 
-    Retries for up to ``timeout`` seconds, except errors in ``final``. An error that ``ask`` raises
-    is the outcome of everything it was asked for; an item it leaves out has failed.
+    timeout: seconds for all attempts, by default the cluster's ``request_timeout``.
+    final: errors that are not retried.
+    subject: what is waited for while an item is retried, for the log.
+
+    An error that ``ask`` raises is the outcome of everything it was asked for; an item it leaves
+    out has failed.
     """
     wanted = list(dict.fromkeys(items))
     outcomes: Outcomes[K, T] = {}
 
     async def attempt() -> None:
         left = [i for i in wanted if i not in outcomes or _is_retriable(outcomes[i], final)]
-        answers = await ask(left)
+        try:
+            answers = await ask(left)
+        except ApiError as error:
+            for item in left:
+                _report(cluster, subject(item), error, final)
+            raise
         for item in left:
-            outcomes[item] = answers[item] if item in answers else _unanswered(item)
+            outcome = answers[item] if item in answers else _unanswered(item)
+            outcomes[item] = outcome
+            _report(cluster, subject(item), outcome, final)
         for outcome in outcomes.values():
             if isinstance(outcome, ApiError) and _is_retriable(outcome, final):
                 raise outcome
 
     try:
         if wanted:
-            await retrying(attempt, timeout, final=final)
+            patience = cluster.request_timeout if timeout is None else timeout
+            await _repeat(attempt, patience, final, Backoff())
     except ApiError as error:
         for item in wanted:
             outcomes.setdefault(item, error)

@@ -52,8 +52,13 @@ async def ask_leaders(
         )
         return outcomes
 
-    patience = cluster.request_timeout if timeout is None else timeout
-    return results_or_raise(await retry_each(partitions, attempt, patience, final=_MISSING))
+    return results_or_raise(
+        await retry_each(cluster, partitions, attempt, timeout, final=_MISSING, subject=_name)
+    )
+
+
+def _name(partition: TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"
 
 
 async def retry_at_coordinator(
@@ -74,4 +79,4 @@ async def retry_at_coordinator(
                 cluster.forget_coordinator(group, kind)
             raise
 
-    return await retrying(forgetting, cluster.request_timeout)
+    return await retrying(cluster, f"{kind.owner} {group}", forgetting)

@@ -9,8 +9,12 @@ _log = logging.getLogger(__name__)
 _FIRST_INTERVAL_S = 2.0
 _LONGEST_INTERVAL_S = 60.0
 _FORGET_AFTER_S = 300.0
+_MOST_SAID = 20
+"""Subjects that are named at a time; thousands of partitions may have the same trouble."""
 USUAL_S = 1.0
 """Seconds for which something that was just made, or moves, may be without a leader."""
+SILENT_S = 3.0
+"""Seconds after which a missing answer, or connection, is said."""
 
 
 class _Trouble:
@@ -29,12 +33,14 @@ class TroubleLog:
     """Says which things a client waits for, and why, as WARNING; and when that is over, as INFO.
 
     A trouble is said once it has lasted for its ``grace``, then after 2 s, 4 s, ... up to 60 s.
+    Beyond 20 subjects at a time, the others are counted and not named.
     """
 
     def __init__(self, client_id: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._client_id = client_id
         self._clock = clock
         self._troubles: dict[str, _Trouble] = {}
+        self._more_at = 0.0
 
     def __bool__(self) -> bool:
         """Whether something is waited for."""
@@ -53,6 +59,8 @@ class TroubleLog:
         trouble.last = now
         if now - trouble.since < grace or (trouble.is_said and now < trouble.next_at):
             return
+        if not trouble.is_said and self._has_said_enough(now):
+            return
         so_far = f" ({now - trouble.since:.0f} s so far)" if trouble.is_said else ""
         why = str(reason).removeprefix(f"{subject}: ")
         _log.warning("%s waits for %s: %s; trying again%s", self._client_id, subject, why, so_far)
@@ -66,6 +74,21 @@ class TroubleLog:
         if trouble is not None and trouble.is_said:
             lasted = self._clock() - trouble.since
             _log.info("%s has %s again after %.0f s", self._client_id, subject, lasted)
+
+    def drop(self, subject: str) -> None:
+        """Stop watching ``subject``: it is given up, and the error raised."""
+        self._troubles.pop(subject, None)
+
+    def _has_said_enough(self, now: float) -> bool:
+        """Whether no more subjects are named; says how many there are instead."""
+        said = sum(trouble.is_said for trouble in self._troubles.values())
+        if said < _MOST_SAID:
+            return False
+        if now >= self._more_at:
+            more = len(self._troubles) - said
+            _log.warning("%s waits for %d more, which are not named", self._client_id, more)
+            self._more_at = now + _LONGEST_INTERVAL_S
+        return True
 
     def _forget_old(self, now: float) -> None:
         self._troubles = {

@@ -93,7 +93,7 @@ class BatchCompleter:
         """Complete a stored batch."""
         with self._accumulator.lock:
             self._accumulator.queues[batch.partition].delivered(batch)
-        if batch.attempts:
+        if self._cluster.troubles:
             self._cluster.troubles.solved(_name(batch))
         if not batch.is_given_up:
             self._complete(batch, stored)

@@ -272,7 +272,7 @@ class DelayingTopics:
             return {one.name: one.value for result in response.results for one in result.configs}
 
         try:
-            config = await retrying(attempt, self._cluster.request_timeout)
+            config = await retrying(self._cluster, f"topic {topic}", attempt)
         except ApiError as error:
             if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 raise

@@ -582,7 +582,7 @@ class Producer:
             await self._cluster.need([name], create=True)
             return self._cluster.metadata.topic(name)
 
-        return await retrying(attempt, self._options.topic_timeout)
+        return await retrying(self._cluster, f"topic {name}", attempt, self._options.topic_timeout)
 
     async def _ready(self, topic: str) -> TopicDescription:
         self._start()

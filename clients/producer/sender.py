@@ -16,6 +16,7 @@ from qbus.wire.messages.produce import ProduceRequest, ProduceResponse
 from ..errors import ClientClosed, ConnectionFailed, NotSafe, RequestTimedOut, check
 from ..net.cluster import Cluster
 from ..net.connection import Connection, PendingAnswer
+from ..net.trouble import USUAL_S
 from ..types import TopicPartition
 from .accumulator import Accumulator
 from .batch import UNANSWERED, Batch, ProducerIdentity
@@ -260,7 +261,10 @@ class Sender:
                 self._completer.fail(error)
                 return
             self._note(self._accumulator.active, error)
+            self._cluster.troubles.met("a producer id", error, grace=USUAL_S)
             await asyncio.sleep(self._completer.delay(0))
+        else:
+            self._cluster.troubles.solved("a producer id")
         finally:
             self._is_identifying = False
 
@@ -275,6 +279,9 @@ class Sender:
                 refused = self._cluster.metadata.errors.get(topic)
                 if refused is not None and not refused.retriable:
                     self._completer.refuse_topic(topic, refused)
+            wanted = [key for key in self._accumulator.active if key.topic in topics]
+            for key, reason in self._cluster.leaderless(wanted).items():
+                self._accumulator.queues[key].fail_attempt(reason)
         self.wake()
         await asyncio.sleep(self._completer.delay(0))
         self._refreshing -= topics

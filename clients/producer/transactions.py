@@ -34,7 +34,6 @@ from ..net.cluster import Cluster, CoordinatorKind
 from ..net.pool import ConnectionGroup
 from ..net.retry import retrying
 from ..net.routing import COORDINATOR_MOVED
-from ..net.trouble import USUAL_S
 from ..prepared import LAST_END_OF_V1, PreparedTransaction
 from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition, by_topic, committable
 from .accumulator import Accumulator
@@ -500,22 +499,18 @@ class Transactions:
     async def _repeat(
         self, attempt: Callable[[], Awaitable[T]], key: str, kind: CoordinatorKind
     ) -> T:
-        subject = f"the transaction of {self._id}"
-
         async def watched() -> T:
             try:
                 return await attempt()
             except ApiError as error:
                 if error.code in COORDINATOR_MOVED:
                     self._cluster.forget_coordinator(key, kind)
-                if error.retriable:
-                    self._cluster.troubles.met(subject, error, grace=USUAL_S)
                 raise
 
         backoff = Backoff(_FIRST_RETRY_S, self._options.retry_backoff_max)
-        result = await retrying(watched, self._options.delivery_timeout, backoff=backoff)
-        self._cluster.troubles.solved(subject)
-        return result
+        patience = self._options.delivery_timeout
+        subject = f"the transaction of {self._id}"
+        return await retrying(self._cluster, subject, watched, patience, backoff=backoff)
 
 
 class Transaction:

@@ -186,6 +186,7 @@ class ShareSessions:
                 self.fail(error)
         except QbusError as error:
             self.fail(error)
+        self._cluster.leaderless(p for p in self.assigned if p.topic in topics)
         for topic in topics:
             refused = self._cluster.metadata.errors.get(topic)
             if refused is not None and not refused.retriable:

@@ -219,4 +219,4 @@ class Committer:
             check(answer.error_code)
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
-        return await retrying(attempt, self._cluster.request_timeout)
+        return await retrying(self._cluster, "a producer id", attempt)

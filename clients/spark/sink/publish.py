@@ -155,7 +155,9 @@ class Publisher:
             await store_batches(self._cluster, batches)
 
         if batches:
-            await retrying(attempt, self._patience, final={ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+            final = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+            subject = "the partitions of the sink"
+            await retrying(self._cluster, subject, attempt, self._patience, final=final)
 
     def _lost(self, manifest: Manifest, where: TopicPartition, offset: int) -> StagingLost:
         return StagingLost(

@@ -88,7 +88,7 @@ async def describe(cluster: Cluster, topic: str, partitions: int = 1) -> TopicDe
         await cluster.need([topic], create=True)
         return cluster.metadata.topic(topic)
 
-    return await retrying(attempt, cluster.request_timeout)
+    return await retrying(cluster, f"topic {topic}", attempt)
 
 
 async def ensure_staging(cluster: Cluster, topic: str) -> TopicDescription:
@@ -102,7 +102,7 @@ async def ensure_staging(cluster: Cluster, topic: str) -> TopicDescription:
         return cluster.metadata.topic(topic)
 
     try:
-        found = await retrying(attempt_describe, cluster.request_timeout, final=_MISSING)
+        found = await retrying(cluster, f"topic {topic}", attempt_describe, final=_MISSING)
     except ApiError as error:
         if error.code not in _MISSING:
             raise

@@ -117,7 +117,7 @@ class Driver:
                 if subscription.wants(name) and not _is_gone(error):
                     raise error
 
-        await retrying(refresh, self._cluster.request_timeout)
+        await retrying(self._cluster, "the topics", refresh)
         return subscription.select(list(metadata.topics.values()))
 
     async def _offsets(

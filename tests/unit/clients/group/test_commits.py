@@ -8,6 +8,7 @@ import pytest
 from qbus.clients.errors import ConnectionFailed
 from qbus.clients.group.commits import Commits
 from qbus.clients.group.state import MemberState
+from qbus.clients.net.trouble import TroubleLog
 from qbus.clients.types import OffsetAndMetadata, TopicPartition
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.offset_commit import (
@@ -24,6 +25,7 @@ class Coordinator:
     """Answers when it is let, with ``codes`` in turn (by partition), then with none."""
 
     request_timeout = 5.0
+    troubles = TroubleLog("test")
 
     def __init__(self) -> None:
         self.requests: list[OffsetCommitRequest] = []

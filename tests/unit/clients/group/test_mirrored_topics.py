@@ -4,6 +4,7 @@ from typing import Any
 
 from qbus.clients import everywhere
 from qbus.clients.group.topics import SubscribedTopics
+from qbus.clients.net.trouble import TroubleLog
 from qbus.errors import ErrorCode
 from qbus.wire import ApiKey
 from qbus.wire.messages.describe_configs import (
@@ -22,6 +23,7 @@ class Configured(FakeCluster):
     """A cluster that also says what is set for its topics; None: it does not know such keys."""
 
     request_timeout = 1.0
+    troubles = TroubleLog("test")
 
     def __init__(self, **configs: dict[str, str] | None) -> None:
         super().__init__()

@@ -13,6 +13,7 @@ from qbus.clients.group.options import Callbacks, GroupOptions
 from qbus.clients.group.rebalance import Rebalance
 from qbus.clients.group.topics import SubscribedTopics
 from qbus.clients.net.metadata import ClusterMetadata
+from qbus.clients.net.trouble import TroubleLog
 from qbus.clients.types import TopicPartition
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.metadata import (
@@ -54,6 +55,7 @@ class Network:
     """What members need of a cluster; questions and answers get lost, and take their time."""
 
     request_timeout = 2.0
+    troubles = TroubleLog("test")
 
     def __init__(self, world: "World") -> None:
         self.metadata = ClusterMetadata()

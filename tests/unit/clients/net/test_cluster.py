@@ -168,7 +168,7 @@ async def test_a_closed_client_retries_nothing() -> None:
         await cluster.refresh(())
         await cluster.close()
         with pytest.raises(ClientClosed):
-            await retrying(lambda: cluster.refresh(()), 60.0)
+            await retrying(cluster, "it", lambda: cluster.refresh(()), 60.0)
         with pytest.raises(ClientClosed):
             await cluster.connection(NODE)
 
@@ -237,7 +237,7 @@ class TestAroundBadBrokers:
             broker.handlers[ApiKey.METADATA] = lambda _: b"\0\0\0\x06\0\0\0\x02\xff\xff"
             cluster = Cluster(broker.bootstrap, "test", 5.0)
             with pytest.raises(WireError):
-                await retrying(lambda: cluster.refresh(["t"]), 5.0)
+                await retrying(cluster, "it", lambda: cluster.refresh(["t"]), 5.0)
             await cluster.close()
 
     async def test_metadata_without_brokers_is_ignored(self) -> None:
@@ -246,7 +246,7 @@ class TestAroundBadBrokers:
             await cluster.refresh(["t"])
             broker.handlers[ApiKey.METADATA] = lambda _: MetadataResponse()
             with pytest.raises(ConnectionFailed, match="no brokers"):
-                await retrying(lambda: cluster.refresh(["t"]), 0.2)
+                await retrying(cluster, "it", lambda: cluster.refresh(["t"]), 0.2)
             assert cluster.metadata.leader("t", 0) == NODE
             await cluster.close()
 

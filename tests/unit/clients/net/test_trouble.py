@@ -85,3 +85,26 @@ def test_a_trouble_of_long_ago_is_a_new_one(
     troubles.met("broker a:1", REFUSED)
     assert len(caplog.messages) == 3
     assert caplog.messages[2].endswith("; trying again")
+
+
+def test_what_is_given_up_has_no_end(
+    troubles: TroubleLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    troubles.met("topic t", "no leader")
+    troubles.drop("topic t")
+    troubles.solved("topic t")
+    assert len(caplog.messages) == 1
+    assert not troubles
+
+
+def test_of_thousands_twenty_are_named(
+    troubles: TroubleLog, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(10):
+        for index in range(1000):
+            troubles.met(f"t-{index}", "no leader", grace=1.0)
+        clock.now += 0.5
+    named = {line for line in caplog.messages if line.endswith("no leader; trying again")}
+    assert len(named) == 20
+    (more,) = (line for line in caplog.messages if "more" in line)
+    assert more == "app waits for 980 more, which are not named"

@@ -9,6 +9,7 @@ import pytest
 
 from qbus.clients import ClientClosed
 from qbus.clients.net.cluster import Cluster
+from qbus.clients.net.trouble import TroubleLog
 from qbus.clients.producer.delays import DelayingTopics
 from qbus.clock import ManualClock
 from qbus.errors import ConfigError, ErrorCode
@@ -23,6 +24,7 @@ class Brokers:
     """Answer what a topic's configuration is, when a test lets them."""
 
     request_timeout = 5.0
+    troubles = TroubleLog("test")
 
     def __init__(self) -> None:
         self.value = "true"
