@@ -277,6 +277,7 @@ setup(
             (
                 "qbus.records._compact",
                 str(RECORDS / "_compact.pyx"),
+                str(RECORDS / "_parse.pxd"),
                 str(RECORDS / "_write.pxd"),
             ),
             (

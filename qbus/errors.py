@@ -245,6 +245,18 @@ class CorruptBatch(ApiError):  # noqa: N818 - what it is, as Kafka says "corrupt
         self.offset = offset
 
 
+class OversizedBatch(CorruptBatch):
+    """A batch that holds more than its reader takes: bytes once decompressed, records, or headers.
+
+    Its error code is MESSAGE_TOO_LARGE: producers do not send the same batch again. Java's, and
+    Qbus's, split it.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.code = ErrorCode.MESSAGE_TOO_LARGE
+
+
 class MissingExtra(QbusError, ImportError):  # noqa: N818 - what it is
     """A package is missing that an extra of Qbus installs; the message names the extra."""
 

@@ -21,6 +21,7 @@ from qbus.records import (
     read_header,
     set_log_append_time,
 )
+from qbus.records.bounds import MAX_RECORDS_SIZE
 from qbus.records.compression import peek
 from qbus.records.control import (
     ControlType,
@@ -30,7 +31,7 @@ from qbus.records.control import (
     encode_rescheduled,
     iter_control,
 )
-from qbus.records.decode import MAX_RECORDS_SIZE, records_of
+from qbus.records.decode import records_of
 from qbus.records.header import hide_delayed, set_transactional
 from qbus.records.plain import lacks_headers, may_have_header
 

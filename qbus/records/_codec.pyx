@@ -38,13 +38,13 @@ from qbus._tuples cimport new_tuple, put
 from qbus.records._parse cimport *
 from qbus.records._write cimport OVERHEAD, put_field, put_record, put_varint, varint_size
 
-from qbus.errors import CorruptBatch
+from qbus.errors import CorruptBatch, OversizedBatch
 
 from .fields import encode_headers, timestamp_delta, to_bytes
 from .header import HEADER_SIZE
 from .record import ConsumerRecord
 
-REVISION = 5  # see codec.py
+REVISION = 6  # see codec.py
 
 include "_lists.pxi"
 include "_decode.pxi"

@@ -17,15 +17,24 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from qbus._big_endian cimport be32, be64, put32, put64
-from qbus.records._parse cimport NO_FAULT, Field, Parsed, Parser, read_record
+from qbus.records._parse cimport (
+    HEADERS_MANY,
+    MAX_HEADERS,
+    NO_FAULT,
+    Fault,
+    Field,
+    Parsed,
+    Parser,
+    read_record,
+)
 from qbus.records._write cimport put_varint, varint_size
 
-from qbus.errors import CorruptBatch
+from qbus.errors import CorruptBatch, OversizedBatch
 
 from .compact import Point, Sifted
 from .header import _crc32c
 
-REVISION = 2  # see compact.py
+REVISION = 3  # see compact.py
 
 cdef extern from *:
     """
@@ -112,6 +121,13 @@ cdef enum:
 cdef object sums = _crc32c
 
 
+cdef object malformed(Fault fault):
+    """The error to raise for a record that could not be read."""
+    if fault == HEADERS_MANY:
+        return OversizedBatch(f"a record has more than {MAX_HEADERS} headers")
+    return CorruptBatch("records are malformed")
+
+
 cdef struct Slot:
     uint64_t low
     uint64_t high
@@ -195,6 +211,7 @@ cdef class OffsetMap:
     cdef size_t _size
     cdef size_t _count
     cdef size_t _most
+    cdef Fault _fault
     cdef uint64_t _key0
     cdef uint64_t _key1
     cdef public int64_t latest
@@ -262,9 +279,11 @@ cdef class OffsetMap:
         cdef Parsed record
         cdef int32_t left = head.count
         begin(&parser, data, size, head)
+        self._fault = NO_FAULT
         while left > 0:
             left -= 1
             if not read_record(&parser, &record):
+                self._fault = parser.fault
                 return False
             if record.key.size < 0 or record.offset < start_offset:
                 continue
@@ -313,7 +332,7 @@ cdef class OffsetMap:
             with nogil:
                 is_good = self._take(<const uint8_t*>view.buf, view.len, &head, start_offset)
             if not is_good:
-                raise CorruptBatch("records are malformed")
+                raise malformed(self._fault)
         finally:
             PyBuffer_Release(&view)
 
@@ -323,6 +342,7 @@ cdef struct Left:
     int32_t count
     int32_t tombstones
     int64_t max_timestamp
+    Fault fault
 
 
 @final
@@ -373,11 +393,13 @@ cdef class Sifter:
         left.size = 0
         left.count = left.tombstones = 0
         left.max_timestamp = -1
+        left.fault = NO_FAULT
         begin(&parser, data, size, head)
         while number < head.count:
             number += 1
             start = parser.pos
             if not read_record(&parser, &record):
+                left.fault = parser.fault
                 return False
             stays = record.offset > self._offsets.latest or (
                 record.key.size >= 0
@@ -494,7 +516,7 @@ cdef class Sifter:
             with nogil:
                 is_good = self._sift(<const uint8_t*>view.buf, view.len, &head, at, &left)
             if not is_good:
-                raise CorruptBatch("records are malformed")
+                raise malformed(left.fault)
             return Sifted(out[: left.size], left.count, left.max_timestamp, left.tombstones)
         finally:
             PyBuffer_Release(&view)
@@ -575,21 +597,32 @@ def keyless(payload, header, Py_ssize_t most):
     cdef Py_buffer view
     cdef Head head
     cdef Parser parser
-    cdef Parsed record
-    cdef int32_t number = 0
     cdef list found = []
     take_header(&head, header)
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
     try:
         begin(&parser, <const uint8_t*>view.buf, view.len, &head)
-        while number < head.count:
-            if not read_record(&parser, &record):
-                raise CorruptBatch("records are malformed")
-            if record.key.size < 0 and len(found) < most:
-                found.append(number)
-            number += 1
-        if parser.pos != view.len:
-            raise CorruptBatch("records are malformed")
+        if view.len < LARGE:
+            find_keyless(&parser, head.count, most, found)
+        else:
+            with nogil:
+                find_keyless(&parser, head.count, most, found)
+        if parser.fault != NO_FAULT or parser.pos != view.len:
+            raise malformed(parser.fault)
         return found
     finally:
         PyBuffer_Release(&view)
+
+
+cdef int find_keyless(Parser* parser, int32_t count, Py_ssize_t most, list found) except -1 nogil:
+    """Add the numbers of the first records without a key to ``found``. Stops at a fault."""
+    cdef Parsed record
+    cdef int32_t number
+    for number in range(count):
+        if not read_record(parser, &record):
+            break
+        if record.key.size < 0 and most > 0:
+            most -= 1
+            with gil:
+                found.append(number)
+    return 0

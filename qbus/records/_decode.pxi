@@ -37,6 +37,8 @@ cdef int refuse(Parser* parser) except -1:
         raise CorruptBatch(f"impossible length {what}")
     if fault == HEADERS_COUNT:
         raise CorruptBatch(f"impossible headers count {what}")
+    if fault == HEADERS_MANY:
+        raise OversizedBatch(f"a record has {what} headers, more than {other}")
     if fault == HEADER_KEY:
         raise CorruptBatch("a header's key is null")
     if fault == RECORD_END:

@@ -16,7 +16,7 @@ from qbus.errors import CorruptBatch
 
 from .header import BatchHeader, _crc32c
 
-REVISION = 5  # see plain.py
+REVISION = 6  # see plain.py
 
 cdef extern from *:
     """
@@ -33,6 +33,8 @@ cdef enum:
     LZ4 = 3
     CODEC = 0x07
     TRANSACTIONAL = 0x10
+    MAX_HEADERS = 10000  # see bounds.py
+    LARGE = 16384  # bytes of records from which on other threads run meanwhile
 
 cdef object sums = _crc32c
 
@@ -128,16 +130,22 @@ include "_blocks.pxi"
 def may_have_header(payload, int32_t count, bytes prefix):
     cdef Py_buffer view
     cdef const uint8_t* wanted = <const uint8_t*><const char*>prefix
+    cdef Py_ssize_t length = len(prefix)
+    cdef bint has
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
     try:
-        return not are_without(<const uint8_t*>view.buf, view.len, count, wanted, len(prefix))
+        if view.len < LARGE:
+            return not are_without(<const uint8_t*>view.buf, view.len, count, wanted, length)
+        with nogil:
+            has = not are_without(<const uint8_t*>view.buf, view.len, count, wanted, length)
+        return has
     finally:
         PyBuffer_Release(&view)
 
 
 cdef bint are_without(
     const uint8_t* data, Py_ssize_t size, int32_t count, const uint8_t* prefix, Py_ssize_t length
-) noexcept:
+) noexcept nogil:
     """Whether ``count`` whole records fill ``data``, none with a header that begins like that."""
     cdef Py_ssize_t pos = 0, end
     cdef int64_t number, headers
@@ -154,7 +162,7 @@ cdef bint are_without(
         for field in range(2):  # key and value
             if not skip(data, end, &pos):
                 return False
-        if not varint(data, end, &pos, &headers) or headers < 0:
+        if not varint(data, end, &pos, &headers) or not 0 <= headers <= MAX_HEADERS:
             return False
         while headers > 0:
             headers -= 1
@@ -170,7 +178,7 @@ cdef bint are_without(
     return pos == size
 
 
-cdef inline bint skip(const uint8_t* data, Py_ssize_t end, Py_ssize_t* pos) noexcept:
+cdef inline bint skip(const uint8_t* data, Py_ssize_t end, Py_ssize_t* pos) noexcept nogil:
     """Pass over bytes before ``end`` that are told by their length, which is negative for none."""
     cdef int64_t number
     if not varint(data, end, pos, &number) or number > end - pos[0]:
@@ -183,9 +191,7 @@ cdef inline bint skip(const uint8_t* data, Py_ssize_t end, Py_ssize_t* pos) noex
 def record_positions(payload, int32_t count):
     cdef Py_buffer view
     cdef uint32_t[::1] positions
-    cdef Py_ssize_t pos = 0
-    cdef int64_t length
-    cdef int32_t number
+    cdef bint is_whole
     if count < 0:
         raise CorruptBatch(f"there are no {count} records")
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
@@ -194,23 +200,36 @@ def record_positions(payload, int32_t count):
             raise CorruptBatch("records are cut")
         made = array("I", bytes(4 * (<Py_ssize_t>count + 1)))
         positions = made
-        for number in range(count):
-            if (
-                not varint(<const uint8_t*>view.buf, view.len, &pos, &length)
-                or length < 1
-                or length > view.len - pos
-            ):
-                raise CorruptBatch("records are cut")
-            pos += length
-            positions[number + 1] = <uint32_t>pos
+        if view.len < LARGE:
+            is_whole = find_positions(<const uint8_t*>view.buf, view.len, count, &positions[0])
+        else:
+            with nogil:
+                is_whole = find_positions(<const uint8_t*>view.buf, view.len, count, &positions[0])
+        if not is_whole:
+            raise CorruptBatch("records are cut")
         return made
     finally:
         PyBuffer_Release(&view)
 
 
+cdef bint find_positions(
+    const uint8_t* data, Py_ssize_t size, int32_t count, uint32_t* positions
+) noexcept nogil:
+    """Write where each record ends behind the first of ``positions``; whether all are whole."""
+    cdef Py_ssize_t pos = 0
+    cdef int64_t length
+    cdef int32_t number
+    for number in range(count):
+        if not varint(data, size, &pos, &length) or length < 1 or length > size - pos:
+            return False
+        pos += length
+        positions[number + 1] = <uint32_t>pos
+    return True
+
+
 cdef inline bint varint(
     const uint8_t* data, Py_ssize_t size, Py_ssize_t* pos, int64_t* number
-) noexcept:
+) noexcept nogil:
     """Read a zigzag varint of up to ten bytes before ``size``."""
     cdef uint64_t value = 0
     cdef int shift = 0

@@ -102,6 +102,9 @@ cdef extern from *:
         const uint8_t* data, Py_ssize_t size, Py_ssize_t* pos, PlainRecord* record
     ) noexcept nogil
 
+cdef enum:
+    MAX_HEADERS = 10000  # see bounds.py
+
 cdef enum Fault:
     NO_FAULT
     CUT
@@ -111,6 +114,7 @@ cdef enum Fault:
     OFFSET
     LENGTH
     HEADERS_COUNT
+    HEADERS_MANY
     HEADER_KEY
     RECORD_END
 
@@ -202,6 +206,8 @@ cdef inline bint read_headers(Parser* parser, Parsed* record) noexcept nogil:
         return False
     if not 0 <= record.headers_count <= (parser.size - parser.pos) // 2:
         return fail(parser, HEADERS_COUNT, record.headers_count, 0)
+    if record.headers_count > MAX_HEADERS:
+        return fail(parser, HEADERS_MANY, record.headers_count, MAX_HEADERS)
     record.headers_at = parser.pos
     for index in range(record.headers_count):
         if not read_header(parser, &key, &value):

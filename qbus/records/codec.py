@@ -7,7 +7,7 @@ that was not built, or from sources of another revision, is an ImportError.
 import os
 from typing import TYPE_CHECKING
 
-REVISION = 5
+REVISION = 6
 """What the compiled codec offers; another number means that it was built from other sources."""
 
 _DEMANDED = os.environ.get("QBUS_CODEC")

@@ -31,7 +31,7 @@ from qbus.records.header import (
 )
 from qbus.records.parse import parse_records
 
-REVISION: Final = 2
+REVISION: Final = 3
 """What the compiled form offers; another number means that it was built from other sources."""
 
 HORIZON: Final = 0x40

@@ -8,7 +8,8 @@
 - zstd: RFC 8878 (KIP-110).
 
 Decompression stops with an error as soon as the output exceeds its limit, so a bomb uses no more
-memory than that. Each package is imported at its first use: most brokers never decompress.
+memory than twice that (the pieces, and the whole). Each package is imported at its first use: most
+brokers never decompress.
 """
 # ruff: noqa: PLC0415
 
@@ -17,7 +18,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from qbus.errors import CorruptBatch
+from qbus.errors import CorruptBatch, OversizedBatch
 from qbus.records.header import Buffer, Compression
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _XERIAL_BLOCK = 32 * 1024
 _BLOCK_LENGTH = struct.Struct(">i")
 _EXPANSION = 4  # a usual ratio of decompressed to compressed bytes
 _LEAST_READ = 4096
+_MOST_READ = 4 * 1024 * 1024  # at once: an allocation and a copy hold up the other threads
 _LZ4_RATIO = 256  # a byte stands for at most 255: what is short enough needs no limit
 _LZ4_SHORT = 32 * 1024  # in one call is faster up to here
 _SCRATCH_BYTES = 4 * 1024 * 1024
@@ -54,7 +56,9 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
 def decompress(codec: Compression, data: Buffer, max_size: int) -> bytes:
     """Return ``data``, decompressed.
 
-    Raises :class:`CorruptBatch` if ``data`` is malformed or holds more than ``max_size`` bytes.
+    Raises :class:`CorruptBatch` if ``data`` is malformed, and
+    :class:`~qbus.errors.OversizedBatch` if it holds more than ``max_size`` bytes. Large data is
+    decompressed piece by piece, between which other threads run.
     """
     try:
         out = _DECOMPRESS[codec](data, max_size)
@@ -63,7 +67,7 @@ def decompress(codec: Compression, data: Buffer, max_size: int) -> bytes:
     if len(out) <= max_size:
         return out
     del out  # the traceback would keep it as long as somebody keeps the error
-    raise CorruptBatch(f"{codec.name.lower()}: records are larger than {max_size} bytes")
+    raise OversizedBatch(f"{codec.name.lower()}: records are larger than {max_size} bytes")
 
 
 def peek(codec: Compression, data: Buffer, max_size: int) -> bytes | memoryview:
@@ -94,8 +98,16 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
 
 def _gunzip(data: Buffer, max_size: int) -> bytes:
     member = zlib.decompressobj(_GZIP_WINDOW)
-    out = member.decompress(data, max_size + 1)
-    if len(out) <= max_size and (not member.eof or member.unused_data):
+    rest: Buffer = data
+
+    def read(size: int) -> bytes:
+        nonlocal rest
+        piece = member.decompress(rest, size)
+        rest = member.unconsumed_tail
+        return piece
+
+    out = _read_all(read, _EXPANSION * len(data), max_size, "gzip")
+    if not member.eof or member.unused_data:
         raise CorruptBatch("gzip: data is not one whole member")
     return out
 
@@ -115,7 +127,7 @@ def _unsnappy(source: Buffer, max_size: int) -> bytes:
     blocks = _xerial_blocks(data) if data.startswith(_XERIAL_MAGIC) else [data]
     size = sum(map(_snappy_size, blocks))  # the blocks state it before they are decompressed
     if size > max_size:
-        raise CorruptBatch(f"snappy: records of {size} bytes are larger than {max_size}")
+        raise OversizedBatch(f"snappy: records of {size} bytes are larger than {max_size}")
     return b"".join(map(_unsnappy_block, blocks))
 
 
@@ -207,6 +219,8 @@ def _unzstd(data: Buffer, max_size: int) -> bytes:
     # A truncated frame yields the bytes before the cut; the parser finds that records are missing.
     try:
         stated = zstandard.frame_content_size(data)  # -1: the frame does not state its size
+        if stated > max_size:
+            raise OversizedBatch(f"zstd: records of {stated} bytes are larger than {max_size}")
         first = stated + 1 if stated > 0 else _EXPANSION * len(data)
         with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
             return _read_all(reader.read, first, max_size, "zstd")
@@ -236,16 +250,16 @@ def _read_all(read: Callable[[int], bytes], first: int, max_size: int, name: str
     the decompression.
     """
     parts: list[bytes] = []
-    left, step = max_size + 1, max(first, _LEAST_READ)
+    left, step = max_size + 1, min(max(first, _LEAST_READ), _MOST_READ)
     while left:
         parts.append(read(min(step, left)))
         left -= len(parts[-1])
         if len(parts[-1]) < step:
             break
-        step *= _EXPANSION
+        step = min(step * _EXPANSION, _MOST_READ)
     if left <= 0:
         parts.clear()  # the traceback would keep them as long as somebody keeps the error
-        raise CorruptBatch(f"{name}: records are larger than {max_size} bytes")
+        raise OversizedBatch(f"{name}: records are larger than {max_size} bytes")
     return b"".join(parts)
 
 

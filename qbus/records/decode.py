@@ -3,13 +3,11 @@
 from collections.abc import Callable, Iterator
 
 from qbus.errors import CorruptBatch
+from qbus.records.bounds import MAX_RECORDS_SIZE, most_bytes
 from qbus.records.compression import decompress
 from qbus.records.header import HEADER_SIZE, BatchHeader, Buffer, Compression, read_header
 from qbus.records.parse import parse_records
 from qbus.records.record import Record
-
-MAX_RECORDS_SIZE = 128 * 1024 * 1024
-"""Maximum size in bytes of the records of one batch, decompressed."""
 
 
 def iter_batches(
@@ -39,8 +37,9 @@ def iter_batches(
 def iter_records(batch: Buffer, *, max_size: int = MAX_RECORDS_SIZE) -> Iterator[Record]:
     """Iterate over the records of one whole batch, also of a control batch.
 
-    Raises :class:`CorruptBatch` at the first malformed byte, or if the records exceed ``max_size``
-    bytes decompressed. The CRC is not checked.
+    Raises :class:`CorruptBatch` at the first malformed byte, and
+    :class:`~qbus.errors.OversizedBatch` if the records exceed ``max_size`` bytes decompressed, or
+    a record has too many headers. The CRC is not checked.
     """
     header = read_header(batch)
     payload = records_of(batch, header, max_size)
@@ -57,8 +56,8 @@ def records_of(
 
     ``expand`` may be :func:`~qbus.records.compression.peek`, for a look at them.
 
-    Raises :class:`CorruptBatch` if the batch does not have the size that its header says, or if the
-    records exceed ``max_size`` bytes.
+    Raises :class:`CorruptBatch` if the batch does not have the size that its header says, and
+    :class:`~qbus.errors.OversizedBatch` if the records exceed ``max_size`` bytes.
     """
     if header.size != len(batch):
         raise CorruptBatch(f"batch of {header.size} bytes in {len(batch)}")
@@ -70,3 +69,11 @@ def records_of(
     if header.compression is Compression.NONE and len(records) <= max_size:
         return records
     return expand(header.compression, records, max_size)
+
+
+def bounded_records_of(batch: Buffer, header: BatchHeader) -> bytes | memoryview | None:
+    """Return what :func:`records_of` returns, within the bounds of a broker.
+
+    Raises as :func:`records_of`.
+    """
+    return records_of(batch, header, most_bytes(len(batch)))

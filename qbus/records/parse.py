@@ -11,7 +11,8 @@ messages.
 
 from collections.abc import Iterator
 
-from qbus.errors import CorruptBatch
+from qbus.errors import CorruptBatch, OversizedBatch
+from qbus.records.bounds import MAX_HEADERS
 from qbus.records.fields import MAX_INT64, MIN_INT64, decode_varint
 from qbus.records.header import BatchHeader, Buffer
 from qbus.records.record import ConsumerRecord, Headers, Record
@@ -146,6 +147,8 @@ def _headers(payload: bytes, pos: int) -> tuple[Headers, int]:
     count, pos = decode_varint(payload, pos)
     if not 0 <= count <= (len(payload) - pos) // 2:  # two lengths each, at least
         raise CorruptBatch(f"impossible headers count {count}")
+    if count > MAX_HEADERS:
+        raise OversizedBatch(f"a record has {count} headers, more than {MAX_HEADERS}")
     headers = []
     for _ in range(count):
         key, pos = _nullable_bytes(payload, pos)

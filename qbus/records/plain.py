@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from qbus.errors import CorruptBatch
+from qbus.records.bounds import MAX_HEADERS
 from qbus.records.fields import decode_varint
 from qbus.records.header import (
     LENGTH_PREFIX,
@@ -19,7 +20,7 @@ from qbus.records.header import (
     read_header,
 )
 
-REVISION: Final = 5
+REVISION: Final = 6
 """What the compiled form offers; another number means that it was built from other sources."""
 
 
@@ -54,7 +55,7 @@ def portable_may_have_header(payload: Buffer, count: int, prefix: bytes) -> bool
             for _ in range(2):  # key and value
                 pos = _skip(data, pos)
             headers, pos = decode_varint(data, pos)
-            if headers < 0:
+            if not 0 <= headers <= MAX_HEADERS:
                 return True
             for _ in range(headers):
                 size, pos = decode_varint(data, pos)
@@ -144,7 +145,7 @@ def plain_header(batch: Buffer) -> BatchHeader | None:
 def may_have_header(payload: Buffer, count: int, prefix: bytes) -> bool:
     """Whether any of ``count`` decompressed records may have a header that begins with ``prefix``.
 
-    False is sure: they are whole, fill ``payload``, and have none.
+    False is sure: they are whole, fill ``payload``, have none, and none has too many headers.
     """
     return _may_have_header(payload, count, prefix)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from qbus.records import Compression
-from qbus.records.decode import MAX_RECORDS_SIZE
+from qbus.records.bounds import MAX_RECORDS_SIZE
 from qbus.wire.messages.fetch import FetchPartition, PartitionData
 from tests.sdk.hostile.bombs import bomb, swarm
 from tests.sdk.hostile.victims import good_batch, serve_fetches

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import os
 import tracemalloc
+from collections.abc import Callable
 
 import cramjam
 import lz4.frame
@@ -12,6 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbus.errors import ErrorCode, OversizedBatch
 from qbus.records import Compression, CorruptBatch, build_batch, iter_records
 from qbus.records.compression import compress, decompress, peek
 
@@ -163,6 +165,89 @@ def test_a_bomb_is_refused_with_bounded_memory(codec: Compression) -> None:
     finally:
         tracemalloc.stop()
     assert peak < len(bomb) + 8 * LIMIT
+
+
+MANY = bytes(16 * LIMIT)
+
+
+def _linked() -> bytes:
+    return bytes(lz4.frame.compress(MANY, block_linked=True, store_size=False))
+
+
+def _lying_lz4() -> bytes:
+    """A frame that states one byte of content, with a right header checksum, and holds many."""
+    honest = lz4.frame.compress(b"x", store_size=True)
+    head = lz4.frame.get_frame_info(honest)
+    assert head["content_size"] == 1
+    whole = lz4.frame.compress(MANY, store_size=False, block_linked=False, block_size=7)
+    return bytes(honest[:15] + whole[7:])
+
+
+def _many_frames() -> bytes:
+    return zstandard.ZstdCompressor().compress(bytes(LIMIT // 4)) * 64
+
+
+def _wide_window() -> bytes:
+    """A frame that wants a window of 128 MiB, as ``--ultra --long`` writes it."""
+    parameters = zstandard.ZstdCompressionParameters(window_log=27, write_content_size=False)
+    return zstandard.ZstdCompressor(compression_params=parameters).compress(MANY)
+
+
+def _too_wide_window() -> bytes:
+    frame = bytearray(_wide_window())
+    frame[5] = 31 - 10 << 3  # 2 GiB
+    return bytes(frame)
+
+
+def _huge_content_size() -> bytes:
+    frame = zstandard.ZstdCompressor().compress(MANY)
+    assert frame[4] >> 6 == 2
+    assert not frame[4] & 3
+    return frame[:5] + b"\xff\xff\xff\xff" + frame[9:]
+
+
+def _xerial_blocks() -> bytes:
+    """A frame of more blocks than there may be bytes, each of them small."""
+    block = bytes(cramjam.snappy.compress_raw(bytes(65_536)))
+    framed = compress(Compression.SNAPPY, b"")
+    return framed + (len(block).to_bytes(4, "big") + block) * 256
+
+
+@pytest.mark.parametrize(
+    ("codec", "make"),
+    [
+        (Compression.LZ4, _linked),
+        (Compression.LZ4, _lying_lz4),
+        (Compression.ZSTD, _many_frames),
+        (Compression.ZSTD, _wide_window),
+        (Compression.ZSTD, _too_wide_window),
+        (Compression.ZSTD, _huge_content_size),
+        (Compression.SNAPPY, _xerial_blocks),
+    ],
+    ids=lambda part: part.__name__ if callable(part) else "",
+)
+def test_no_form_of_a_stream_passes_the_bound(
+    codec: Compression, make: Callable[[], bytes]
+) -> None:
+    stream = make()
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptBatch):
+            decompress(codec, stream, LIMIT)
+        with pytest.raises(CorruptBatch):
+            peek(codec, stream, LIMIT)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * LIMIT + len(stream)  # and the memory for looks
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_what_is_too_large_is_not_to_be_sent_again(codec: Compression) -> None:
+    with pytest.raises(OversizedBatch) as caught:
+        decompress(codec, compress(codec, bytes(LIMIT + 1)), LIMIT)
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert not caught.value.retriable
 
 
 def test_a_snappy_block_that_claims_gigabytes_allocates_nothing() -> None:
