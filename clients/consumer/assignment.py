@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from operator import index
+from uuid import UUID
 
 from qbus.errors import QbusError
 
@@ -24,6 +25,7 @@ class PartitionState:
     failure: why it cannot be read on, until the user is told or continues elsewhere.
     start_offset, end_offset: what the leader told last.
     stop_at: nothing is fetched from this offset on.
+    topic_id: of the topic that the position is in; None: not known yet.
     """
 
     __slots__ = (
@@ -42,6 +44,7 @@ class PartitionState:
         "reset_to",
         "start_offset",
         "stop_at",
+        "topic_id",
     )
 
     def __init__(self) -> None:
@@ -58,6 +61,7 @@ class PartitionState:
         self.start_offset = -1
         self.end_offset = -1
         self.stop_at: int | None = None
+        self.topic_id: UUID | None = None
         self.nearby = -1
         self.nearby_until = 0.0
 
@@ -82,6 +86,13 @@ class PartitionState:
             self.cursor.close()
             self.position, self.epoch = self.read_to, self.read_epoch
             self.cursor = None
+
+    def restart(self, topic_id: UUID) -> None:
+        """Begin anew in another topic of the same name: nothing known of the former one holds."""
+        self.drop()
+        self.position = self.reset_to = self.committed = self.stop_at = None
+        self.epoch = self.leader_epoch = self.start_offset = self.end_offset = self.nearby = -1
+        self.topic_id = topic_id
 
     def close_cursor(self) -> None:
         """End the cursor, and move the position behind what it delivered."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Collection, Mapping
+from uuid import UUID
 
 from qbus.errors import ApiError, ErrorCode, QbusError
 from qbus.records import CorruptBatch
@@ -32,17 +33,28 @@ class FetchResponses:
         self._options = options
 
     def arrived(
-        self, broker: int, asked: Mapping[TopicPartition, int], response: FetchResponse
+        self,
+        broker: int,
+        asked: Mapping[TopicPartition, int],
+        ids: Mapping[str, UUID],
+        response: FetchResponse,
     ) -> bool:
-        """Keep what arrived; return whether some partition was refused."""
+        """Keep what arrived; return whether some partition was refused.
+
+        ``ids``: of the topics that were asked for, which may go by them in the response.
+        """
         has_failed = False
+        names = {topic_id.bytes: name for name, topic_id in ids.items()}
         for topic in response.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
-                partition = TopicPartition(topic.topic, data.partition_index)
+                partition = TopicPartition(name, data.partition_index)
                 state = self._assignment.states.get(partition)
                 offset = asked.get(partition)
                 if state is None or offset is None or state.fetch_offset != offset:
                     continue  # unassigned or moved meanwhile
+                if state.topic_id not in {None, ids[name]}:
+                    continue  # starts over meanwhile, in another topic of this name
                 if state.is_stopped:
                     continue
                 if data.error_code != ErrorCode.NONE:

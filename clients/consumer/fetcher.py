@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from collections.abc import Iterable
 from typing import NamedTuple
+from uuid import UUID
 
 from qbus.errors import ApiError, QbusError
 from qbus.wire import ApiKey
@@ -16,6 +18,7 @@ from .assignment import Assignment, PartitionState
 from .fetch_responses import FetchResponses
 from .leader_search import LeaderSearch
 from .options import ConsumerOptions
+from .recreation import NO_ID, RecreatedTopics
 from .truncation import TruncationCheck
 
 LEAST = 4 * 1024 * 1024
@@ -58,10 +61,11 @@ flight.
 
 
 class _Ask(NamedTuple):
-    """What is asked of one broker: offsets by partition, and the most bytes."""
+    """What is asked of one broker: offsets by partition, the most bytes, and the topics' ids."""
 
     offsets: dict[TopicPartition, int]
     max_bytes: int
+    ids: dict[str, UUID]
 
 
 class _Held(NamedTuple):
@@ -102,6 +106,7 @@ class Fetcher:
         self._changed = changed
         self._check = TruncationCheck(cluster, assignment, self.responses, changed)
         self._search = LeaderSearch(cluster, assignment, self.responses, changed)
+        self._recreated = RecreatedTopics(cluster, options)
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._asked: dict[int, _Ask] = {}
         self._windows: dict[int, FetchWindow] = {}
@@ -132,6 +137,7 @@ class Fetcher:
             if broker is None:
                 leaderless.add(partition)
                 continue
+            self._recreated.check(partition, state)
             held[broker] = held.get(broker, _Held()).and_of(state)
             offset = state.fetch_offset
             if broker in self._fetches or offset is None or not self._has_room(state, offset):
@@ -147,7 +153,7 @@ class Fetcher:
             window = self._window(broker).nbytes
             room = min(share - held[broker].nbytes, self._room(), window)
             if room > 0 and held[broker].ready < _ANSWERS_AHEAD * window:
-                self._ask(broker, _Ask(offsets, room))
+                self._ask(broker, _Ask(offsets, room, self._ids(offsets)))
 
     def start_soon(self) -> None:
         """Start after a moment: the reader gets what came first."""
@@ -164,6 +170,10 @@ class Fetcher:
     def _ask(self, broker: int, ask: _Ask) -> None:
         self._asked[broker] = ask
         self._fetches[broker] = asyncio.create_task(self._fetch(broker, ask))
+
+    def _ids(self, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
+        states = self._assignment.states
+        return {key.topic: states[key].topic_id or NO_ID for key in partitions}
 
     def _has_room(self, state: PartitionState, offset: int) -> bool:
         if state.is_stopped or state.is_paused:
@@ -204,6 +214,7 @@ class Fetcher:
                 self._request(ask),
                 connection_group=ConnectionGroup.FETCH,
                 timeout=self._cluster.request_timeout + self._options.fetch_max_wait,
+                by_id=NO_ID not in ask.ids.values(),
             )
             check(response.error_code, of="fetch")
             seconds = time.monotonic() - began
@@ -211,7 +222,7 @@ class Fetcher:
             is_reader_first = self.is_awaited and 0 < size < min(_LITTLE, ask.max_bytes // 2)
             self._window(broker).answered(size, seconds, is_awaited=self.is_awaited)
             self.is_awaited = False
-            has_failed = self.responses.arrived(broker, ask.offsets, response)
+            has_failed = self.responses.arrived(broker, ask.offsets, ask.ids, response)
         except QbusError as error:
             has_failed = True
             self.responses.unanswered(ask.offsets, error)
@@ -238,6 +249,7 @@ class Fetcher:
             topics=[
                 FetchTopic(
                     topic=topic,
+                    topic_id=ask.ids[topic].bytes,
                     partitions=[
                         FetchPartition(
                             partition=index,

@@ -11,6 +11,7 @@ import pytest
 from qbus.clients.consumer import fetch_cursor
 from qbus.clients.consumer.assignment import Assignment
 from qbus.clients.consumer.fetch_cursor import Turn, batches_of, is_over
+from qbus.clients.consumer.recreation import NO_ID
 from qbus.clients.types import OffsetAndMetadata, PartitionRecords
 from qbus.errors import ErrorCode
 from qbus.records import CorruptBatch
@@ -262,7 +263,7 @@ def test_an_offset_out_of_range_waits_for_the_reader(
     loop.assignment.states[A].fetched.clear()
     refusal = PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
     answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[refusal])])
-    loop.responses.arrived(1, {A: 0}, answer)
+    loop.responses.arrived(1, {A: 0}, {A.topic: NO_ID}, answer)
     assert list(turn) == [(0, 1)]
     assert list(loop.turn()) == []
     assert loop.positions == (2, 0)

@@ -1,0 +1,44 @@
+"""Topics that were deleted and created again under their name (KIP-516)."""
+
+import logging
+from uuid import UUID
+
+from ..net.cluster import Cluster
+from ..types import TopicPartition
+from .assignment import PartitionState
+from .options import ConsumerOptions
+
+_log = logging.getLogger(__name__)
+
+NO_ID = UUID(int=0)
+"""What a topic's id is where the broker names none: before Kafka 2.8."""
+
+
+class RecreatedTopics:
+    """Compares the topic that a position is in with the one that has its name now.
+
+    Offsets of the former topic say nothing about the new one: its partitions start over, at the
+    group's committed offset or as ``offset_reset`` says.
+    """
+
+    def __init__(self, cluster: Cluster, options: ConsumerOptions) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._logged: dict[str, UUID] = {}
+
+    def check(self, partition: TopicPartition, state: PartitionState) -> None:
+        """Have a partition start over whose topic is another one now."""
+        topic_id = self._cluster.metadata.topics[partition.topic].topic_id
+        known = state.topic_id
+        if known in {None, NO_ID}:
+            state.topic_id = topic_id
+        if topic_id in {state.topic_id, NO_ID}:
+            return
+        state.restart(topic_id)
+        if self._logged.get(partition.topic) != topic_id:
+            self._logged[partition.topic] = topic_id
+            _log.warning(
+                "topic %s was deleted and created again: reading starts over (offset_reset=%s)",
+                partition.topic,
+                self._options.offset_reset,
+            )
