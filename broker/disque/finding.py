@@ -18,12 +18,14 @@ from qbus.jobs import (
 
 from ..delay.held import HeldRecord
 from ..metadata.image import Event, Topic, TopicCreated, TopicDeleted
+from ..partition.acknowledgement import acknowledged
 from ..partition.partition import Partition
 from ..queues import ShareQueue
 from ..queues.types import Ranges
 from .queues import JobSettings, Queues
 from .reading import find_delivered
 
+_UNACKNOWLEDGED_S: Final = 5.0  # how long a command waits for a job that is not acknowledged yet
 _MOST_NOTED: Final = 200_000  # delivered jobs whose places are kept
 _MOST_KNOWN: Final = 10_000  # partitions that jobs are found in without a look at the metadata
 _FEW_KNOWN: Final = 64  # of these that are not looked over for such as are gone
@@ -316,6 +318,10 @@ class Finder:
         partition = self._leader_of(topic.name, job.partition)
         queue = self._queues.queue(partition, GROUP, self._settings.group)
         await queue.started()
+        if partition.high_watermark <= job.offset < partition.log.log_end_offset:
+            # Its client has the id already: ADDJOB ... ASYNC answers before that.
+            deadline = asyncio.get_running_loop().time() + _UNACKNOWLEDGED_S
+            await acknowledged(partition, job.offset + 1, deadline)
         if not job.is_delayed:
             if job.offset >= partition.high_watermark:
                 return None

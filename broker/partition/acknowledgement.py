@@ -32,21 +32,29 @@ class Acknowledgement:
         return await self._code
 
 
+async def acknowledged(partition: "Partition", end: int, deadline: float) -> None:
+    """Wait until the high watermark reaches ``end``, at the latest until ``deadline``.
+
+    Returns early if the partition is not led here any more. ``deadline`` is a time of the event
+    loop, in seconds.
+    """
+    acknowledgement = Acknowledgement()
+    partition.when_acknowledged(end, acknowledgement, None)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(deadline):
+            await acknowledgement.wait()
+
+
 async def flushed(partition: "Partition", deadline: float) -> None:
     """Wait until the high watermark covers what is written, where only a flush keeps it back.
 
     Without other in-sync replicas a record that ``acks=1`` has acknowledged is visible as soon as
     the leader has flushed it. Requests for the end of the log wait for that flush, so that a client
     finds its own record; Kafka answers them from memory. Returns at once where other replicas are
-    waited for, at the latest at ``deadline`` (a time of the event loop, in seconds).
+    waited for, at the latest at ``deadline``, as :func:`acknowledged` does.
     """
     end, followers = partition.log.log_end_offset, partition.followers
     if partition.high_watermark >= end or followers is None:
         return
-    if partition.lack or not followers.leads_alone:
-        return
-    acknowledgement = Acknowledgement()
-    partition.when_acknowledged(end, acknowledgement, None)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout_at(deadline):
-            await acknowledgement.wait()
+    if not partition.lack and followers.leads_alone:
+        await acknowledged(partition, end, deadline)

@@ -233,6 +233,26 @@ class TestAdding:
         assert isinstance(await jobs.ask("ADDJOB q now 0 ASYNC"), str)
         jobs.plane.disk.release_syncs()
 
+    @pytest.mark.parametrize("options", ["", "DELAY 100"])
+    @pytest.mark.parametrize("command", ["ACKJOB", "FASTACK", "DELJOB", "DEQUEUE", "SHOW"])
+    async def test_an_async_one_is_found_by_its_id_before_it_is_on_the_disk(
+        self, jobs: Jobs, command: str, options: str
+    ) -> None:
+        await jobs.add()
+        jobs.plane.disk.hold_syncs()
+        text = await jobs.ask(f"ADDJOB q now 0 ASYNC {options}")
+        reply = jobs.begin(f"{command} {text}")
+        await asyncio.sleep(0)
+        jobs.plane.disk.release_syncs()
+        answer = decoded(await reply)
+        if command == "SHOW":
+            assert answer[answer.index("id") + 1] == text
+            return
+        if not (command == "DEQUEUE" and options):  # what is delayed is in no queue yet
+            assert answer == 1
+        await jobs.settled()
+        assert await jobs.bodies() == ["body"]
+
     async def test_one_that_is_not_safe_in_time_is_taken_back(self, jobs: Jobs) -> None:
         await jobs.add()
         jobs.plane.disk.hold_syncs()
