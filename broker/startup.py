@@ -38,7 +38,6 @@ from .controller.configs import FORMER_MIRROR_SOURCE
 from .dead_letters import DeadLetters
 from .delay import DelayService
 from .descriptors import most_files_of_logs
-from .full_disks import FullDisks
 from .group import GroupCoordinator
 from .group.offset_log import OffsetLog, offsets_topic
 from .group.offset_machine import OffsetsMachine
@@ -63,6 +62,7 @@ from .quotas.service import follow_quotas
 from .registered_metrics import register_metrics
 from .replicator.lazy_fetchers import LazyFetchers
 from .share import ShareCoordinator
+from .storage_state import StorageState
 from .transaction import TransactionCoordinator
 from .workers.worker import Worker
 
@@ -150,9 +150,14 @@ async def running_broker(
         requests = _share_requests(config, metadata, replicas, queues, stopping_replicas)
         await replicas.start()
         await groups.start()
-        FullDisks(store, metadata, logs.directories, config.node_id, registration.epoch).register(
-            replicas.tasks
-        )
+        StorageState(
+            store,
+            metadata,
+            logs.directories,
+            replicas.offline,
+            config.node_id,
+            registration.epoch,
+        ).register(replicas.tasks)
         detector = FailureDetector(store, metadata, config.node_id, config.inter_broker_listener)
         # The hub knows of the end of a process without looking for it.
         if config.crash_detection_enable and config.zookeeper_address is not None:

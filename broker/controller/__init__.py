@@ -16,8 +16,8 @@ from .elections import ElectionType, leaderless_partitions
 from .failure_detector import FailureDetector
 from .leader_elector import resign
 from .registration import (
-    announce_room,
     announce_stop,
+    announce_storage,
     ensure_cluster_id,
     expire_previous_registration,
     raise_broker_epoch,
@@ -39,8 +39,8 @@ __all__ = [
     "NewTopic",
     "Reassignment",
     "TopicPlan",
-    "announce_room",
     "announce_stop",
+    "announce_storage",
     "edit",
     "ensure_cluster_id",
     "expire_previous_registration",

@@ -142,8 +142,16 @@ async def announce_stop(store: MetadataStore, node_id: int, broker: BrokerNode) 
         return None
 
 
-async def announce_room(store: MetadataStore, node_id: int, epoch: int, *, is_full: bool) -> None:
-    """Announce whether a registered broker has room for more records.
+async def announce_storage(
+    store: MetadataStore,
+    node_id: int,
+    epoch: int,
+    *,
+    is_full: bool,
+    offline: frozenset[tuple[str, int]],
+) -> None:
+    """Announce whether a registered broker has room for more records, and which of its replicas
+    are ``offline``.
 
     Raises:
         StoreUnavailable: the store cannot be used.
@@ -154,7 +162,7 @@ async def announce_room(store: MetadataStore, node_id: int, epoch: int, *, is_fu
     found = await store.get(path)
     if found is None:
         return
-    broker = BrokerNode.decode(found.data)._replace(is_full=is_full)
+    broker = BrokerNode.decode(found.data)._replace(is_full=is_full, offline=offline)
     await decide(
         store,
         [Check(BrokerEpochNode.path(node_id), epoch)],

@@ -35,6 +35,7 @@ class BrokerInfo:
     the other brokers that run on the same one. ``disque``: where it serves RESP, if it does;
     ``disque_tls``: where with TLS.
     ``listeners``: where each of its listeners is reached; none: PLAINTEXT alone, at host and port.
+    ``offline``: replicas of it that it cannot use.
     """
 
     id: int
@@ -48,6 +49,7 @@ class BrokerInfo:
     disque: Address | None = None
     disque_tls: Address | None = None
     listeners: tuple[ListenerInfo, ...] = ()
+    offline: frozenset[tuple[str, int]] = frozenset()
 
     def address_of(self, listener: str) -> Address | None:
         """Where its listener of that name is reached; None: it has none."""

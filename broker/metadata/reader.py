@@ -260,6 +260,7 @@ def _read_broker(path: str, data: bytes) -> BrokerInfo:
             for one in node.listeners
             if one.protocol in _PROTOCOLS
         ),
+        node.offline,
     )
 
 

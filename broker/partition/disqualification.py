@@ -12,7 +12,7 @@ before ``acks=all`` waits for it in vain, and comes back as soon as it can follo
 import logging
 from collections.abc import Callable, Iterable
 
-from qbus.errors import ApiError, ErrorCode
+from qbus.errors import ApiError
 from qbus.metadata import MetadataStore, NodeError, Set, StoreError
 from qbus.metadata.feed import decide
 from qbus.metadata.znodes import ChangeNode, PartitionStateNode
@@ -62,7 +62,7 @@ class Disqualification:
 
         The only replica of a partition keeps its claims: there is no better one.
         """
-        if not self._is_lost(partition) and not self._is_stuck(partition):
+        if not partition.is_lost and not self._is_stuck(partition):
             return None
         topic = self._metadata.topics.get(partition.topic)
         if topic is None or partition.index >= len(topic.partitions):
@@ -70,21 +70,17 @@ class Disqualification:
         info = topic.partitions[partition.index]
         is_shared = len(info.replicas) > 1
         claims = self._node_id in (
-            {info.leader, *info.isr, *info.elr} if self._is_lost(partition) else info.isr
+            {info.leader, *info.isr, *info.elr} if partition.is_lost else info.isr
         )
         is_of_it = partition.log.topic_id in {None, topic.id}
         return topic if is_shared and claims and is_of_it else None
-
-    @staticmethod
-    def _is_lost(partition: Partition) -> bool:
-        return not partition.log.is_usable or partition.error is ErrorCode.KAFKA_STORAGE_ERROR
 
     async def _write(self, partition: Partition, topic: Topic) -> None:
         info = topic.partitions[partition.index]
         wanted = policy(
             partition.min_insync_replicas, len(info.target), is_durable=partition.durable
         )
-        is_lost = self._is_lost(partition)
+        is_lost = partition.is_lost
         before = info.state(self._metadata.cluster.controller_epoch)
         state = (forgetting if is_lost else without)(before, self._node_id, wanted)
         path = PartitionStateNode.path(partition.topic, partition.index)

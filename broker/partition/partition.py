@@ -235,6 +235,11 @@ class Partition:
         """Where the log ends for consumers of committed records: as :attr:`visible_end`."""
         return self._visibility.committed_end(self.high_watermark)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing can be read from the log here: its disk failed, or it is damaged."""
+        return self.error is ErrorCode.KAFKA_STORAGE_ERROR or not self.log.is_usable
+
     def check(self, leader_epoch: int = NO_EPOCH) -> ErrorCode:
         """What a client gets that takes this broker for the leader in ``leader_epoch``.
 

@@ -168,6 +168,16 @@ class PartitionRegistry:
         """How many partitions should be held here and could not be opened."""
         return len(self._failed)
 
+    def offline(self) -> frozenset[TopicPartition]:
+        """The replicas that should be held here and cannot be used: their disk or log failed."""
+        unusable = (
+            TopicPartition(partition.topic, partition.index)
+            for name in list(self._ids)
+            for partition in self.topics.get(name, NOTHING).values()
+            if partition.is_lost
+        )
+        return frozenset(unusable) | {TopicPartition(*key) for key in self._failed}
+
     def get_partition(self, topic: str | bytes, index: int) -> Partition | None:
         """One partition by its topic's name or id, if it is here."""
         return self.topics.get(topic, NOTHING).get(index)

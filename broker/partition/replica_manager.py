@@ -11,7 +11,7 @@ from qbus.config import BrokerConfig
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore, SessionState
 
-from ..log import Log, LogManager
+from ..log import Log, LogManager, TopicPartition
 from ..metrics import Metrics
 from .background_tasks import BackgroundTasks
 from .disqualification import Disqualification
@@ -144,6 +144,10 @@ class ReplicaManager(Generic[S]):
     def get_partition(self, topic: str | bytes, index: int) -> Partition | None:
         """One partition, if it is here."""
         return self._topics.get(topic, NOTHING).get(index)
+
+    def offline(self) -> frozenset[TopicPartition]:
+        """The replicas that should be held here and cannot be used: their disk or log failed."""
+        return self._registry.offline()
 
     def why_missing(self, topic: str | bytes, index: int) -> ErrorCode:
         """What a request gets for a partition that is not here."""

@@ -97,7 +97,7 @@ class BrokerNode(NamedTuple):
     common with the other brokers of its supervisor, and with no others. ``disque``: where it serves
     jobs by Disque's protocol, as host and port; None: nowhere. ``disque_tls``: where it does that
     with TLS. ``listeners``: where its listeners are reached; none: there is one, PLAINTEXT, at host
-    and port.
+    and port. ``offline``: replicas of it that cannot be used, because of a disk or a damaged log.
     """
 
     host: str
@@ -112,6 +112,7 @@ class BrokerNode(NamedTuple):
     disque: tuple[str, int] | None = None
     disque_tls: tuple[str, int] | None = None
     listeners: tuple[EndpointNode, ...] = ()
+    offline: frozenset[tuple[str, int]] = frozenset()
 
     @staticmethod
     def listed(endpoints: Sequence[EndpointNode]) -> tuple[EndpointNode, ...]:
@@ -164,6 +165,8 @@ class BrokerNode(NamedTuple):
         if self.disque_tls is not None:
             host, port = self.disque_tls
             registration["disque_tls"] = {"host": host, "port": port}
+        if self.offline:
+            registration["offline"] = _by_topic(self.offline)
         return _dump(registration).encode()
 
     @classmethod
@@ -188,7 +191,19 @@ class BrokerNode(NamedTuple):
                 disque_tls=(
                     (str(disque_tls["host"]), int(disque_tls["port"])) if disque_tls else None
                 ),
+                offline=frozenset(
+                    (str(topic), int(index))
+                    for topic, indexes in json_.get("offline", {}).items()
+                    for index in indexes
+                ),
             )
+
+
+def _by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        found.setdefault(topic, []).append(index)
+    return found
 
 
 def _listeners(registration: Mapping[str, Any]) -> tuple[EndpointNode, ...]:

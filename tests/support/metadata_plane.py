@@ -75,7 +75,7 @@ async def register(store: MetadataStore, broker: BrokerInfo, clock: Clock) -> in
     epoch = await raise_broker_epoch(store, broker.id, clock)
     node = BrokerNode(broker.host, broker.port, epoch, broker.rack, clock.time_ms())
     endpoints = [EndpointNode(one.name, one.protocol, *one.address) for one in broker.listeners]
-    node = node._replace(listeners=BrokerNode.listed(endpoints))
+    node = node._replace(listeners=BrokerNode.listed(endpoints), offline=broker.offline)
     await register_broker(store, broker.id, node)
     return epoch
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from qbus.errors import ErrorCode
+from qbus.names import TopicPartition
 from qbus.wire.messages.fetch import FetchResponse, LeaderIdAndEpoch, NodeEndpoint
 
 from ...metadata.cache import MetadataCache
@@ -20,7 +21,8 @@ _LED_OTHERWISE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEAD
 
 
 class Leader(NamedTuple):
-    """The leader of a partition; -1 and -1 when it has no live leader, or that is uncertain."""
+    """The leader of a partition; -1 and -1 when no live leader can serve it, or that is
+    uncertain."""
 
     id: int
     epoch: int
@@ -34,7 +36,8 @@ def leader_of(metadata: MetadataCache, topic: str | bytes, index: int) -> Leader
     if known is None or not 0 <= index < len(known.partitions):
         return Leader(-1, -1)
     info = known.partitions[index]
-    if info.leader not in metadata.brokers or (known.name, index) in metadata.suspected:
+    leader, key = metadata.brokers.get(info.leader), TopicPartition(known.name, index)
+    if leader is None or key in leader.offline or key in metadata.suspected:
         return Leader(-1, -1)
     return Leader(info.leader, info.leader_epoch)
 

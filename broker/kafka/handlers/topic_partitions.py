@@ -4,16 +4,17 @@ from typing import NamedTuple
 
 from qbus.errors import ErrorCode
 from qbus.metadata.znodes import NO_LEADER
-from qbus.names import INTERNAL_TOPICS
+from qbus.names import INTERNAL_TOPICS, TopicPartition
 
 from ...metadata.cache import MetadataCache
 from ...metadata.image import Topic
 
 
 class PartitionView(NamedTuple):
-    """A partition with the brokers that live: a leader that does not, or is in doubt, is none.
+    """A partition with the brokers that can serve it.
 
-    Nor is one that clients of a listener cannot reach.
+    A leader does not count when its broker is gone, cannot use its replica, may have been replaced,
+    or has no listener that the client could reach.
     """
 
     error: ErrorCode
@@ -30,9 +31,14 @@ def view(
     of that name.
     """
     live, partition = metadata.brokers, topic.partitions[index]
-    offline = [replica for replica in partition.replicas if replica not in live]
+    key = TopicPartition(topic.name, index)
+    offline = [
+        replica
+        for replica in partition.replicas
+        if replica not in live or key in live[replica].offline
+    ]
     leader = live.get(partition.leader)
-    if leader is not None and (topic.name, index) not in metadata.suspected:
+    if leader is not None and leader.id not in offline and key not in metadata.suspected:
         if not leader.serves(listener):
             return PartitionView(ErrorCode.LISTENER_NOT_FOUND, NO_LEADER, offline)
         return PartitionView(ErrorCode.NONE, leader.id, offline)

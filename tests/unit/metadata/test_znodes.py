@@ -25,6 +25,7 @@ from qbus.metadata.znodes import (
     TopicChange,
     TopicNode,
 )
+from qbus.names import TopicPartition
 
 ID = "vPeOCWypqUOSepEvx0cbog"
 
@@ -65,6 +66,7 @@ OURS = [
     BrokerNode("b", 9092, epoch=0, directory="d1", is_stopping=True),
     BrokerNode("b", 9092, epoch=0, directory="d1", is_full=True),
     BrokerNode("b", 9092, epoch=0, machine="m"),
+    BrokerNode("b", 9092, 0, offline=frozenset({TopicPartition("t", 0), TopicPartition("a.b", 7)})),
     BrokerNode("::1", 9092, 0, listeners=(EndpointNode("SASL_SSL", "SASL_SSL", "::1", 9092),)),
     BrokerNode(
         "b",

@@ -207,6 +207,7 @@ class TestFailures:
             assert plane.partition("orders", index).check() is expected
         gauges = plane.metrics.gauges
         assert gauges["offline_partitions"][1]() == 2
+        assert plane.replicas.offline() == {("orders", index) for index in lost}
         assert gauges["offline_data_directories"][1]() == 1
         # A change of the metadata does not bring them back.
         topic = plane.metadata.topics["orders"]
@@ -228,6 +229,7 @@ class TestFailures:
         assert plane.replicas.get_partition("orders", 0) is None
         assert plane.replicas.why_missing("orders", 0) is ErrorCode.KAFKA_STORAGE_ERROR
         assert plane.metrics.gauges["offline_partitions"][1]() == 2
+        assert ("orders", 0) in plane.replicas.offline()
         monkeypatch.setattr(plane.logs, "create", create)
         await plane.replicas._registry.retry()
         assert plane.partition("orders", 1).check() is ErrorCode.NONE

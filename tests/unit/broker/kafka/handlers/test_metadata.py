@@ -13,6 +13,7 @@ from qbus.errors import ErrorCode
 from qbus.metadata import Set
 from qbus.metadata.feed import announce, sequence_of
 from qbus.metadata.znodes import ChangeNode, PartitionStateNode
+from qbus.names import TopicPartition
 from qbus.wire import API, ZERO_UUID, ApiKey
 from qbus.wire.messages.metadata import (
     MetadataRequest,
@@ -260,6 +261,31 @@ async def test_a_leader_without_the_clients_listener_is_none_for_it(
         assert [(one.error_code, one.leader_id) for one in response.topics[0].partitions] == [
             (ErrorCode.NONE, 2),
             (code, -1),
+        ]
+
+
+@pytest.mark.parametrize("version", [5, 13])
+async def test_a_replica_that_its_broker_cannot_use_is_offline(
+    tmp_path: Path, version: int
+) -> None:
+    """Kafka answers the same where the log directory of the only replica failed."""
+    lost = frozenset({TopicPartition("t", 0), TopicPartition("u", 0)})
+    other = BrokerInfo(2, "b2", 9092, offline=lost)
+    async with metadata_plane(tmp_path, others=(other,)) as plane:
+        alone, shared = {0: [2], 1: [2]}, {0: [1, 2]}
+        await plane.controller.create_topics(
+            [NewTopic("t", assignment=alone), NewTopic("u", assignment=shared)]
+        )
+        topics = (await ask(plane, version, named("t", "u"))).topics
+        assert [topic.error_code for topic in topics] == [ErrorCode.NONE, ErrorCode.NONE]
+        assert [
+            (p.error_code, p.leader_id, p.offline_replicas, p.replica_nodes)
+            for topic in topics
+            for p in topic.partitions
+        ] == [
+            (ErrorCode.LEADER_NOT_AVAILABLE, -1, [2], [2]),
+            (ErrorCode.NONE, 2, [], [2]),
+            (ErrorCode.NONE, 1, [2], [1, 2]),
         ]
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from qbus.broker.controller import NewTopic
-from qbus.broker.full_disks import FullDisks
 from qbus.broker.log import Log, LogConfig, LogManager
 from qbus.broker.metadata.image import BrokerInfo
+from qbus.broker.storage_state import StorageState
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
+from qbus.names import TopicPartition
 from tests.support.logs import ControlledFiles, DiskControl, batch
 from tests.support.metadata_plane import HERE, MetadataPlane, metadata_plane
 from tests.support.waiting import eventually
@@ -35,7 +36,10 @@ class Bench:
         metadata = plane.metadata
         epoch = metadata.brokers[HERE.id].epoch
         directories = self.logs.directories
-        self.watch = FullDisks(plane.store, metadata, directories, HERE.id, epoch)
+        self.offline: frozenset[TopicPartition] = frozenset()
+        self.watch = StorageState(
+            plane.store, metadata, directories, lambda: self.offline, HERE.id, epoch
+        )
 
     @property
     def is_full(self) -> bool:
@@ -98,6 +102,31 @@ async def test_a_look_leaves_nothing_behind(bench: Bench, tmp_path: Path) -> Non
     bench.disk.empty()
     await bench.watch.check()
     assert sorted((tmp_path / "logs").iterdir()) == before
+
+
+async def test_replicas_that_cannot_be_used_are_announced(bench: Bench) -> None:
+    metadata = bench.plane.metadata
+    bench.offline = frozenset({TopicPartition("t", 0)})
+    await bench.watch.check()
+    await eventually(lambda: metadata.brokers[HERE.id].offline == bench.offline)
+    version = await registration_version(bench)
+    await bench.watch.check()
+    assert await registration_version(bench) == version, "once"
+    bench.offline = frozenset()
+    await bench.watch.check()
+    await eventually(lambda: not metadata.brokers[HERE.id].offline)
+
+
+async def test_a_broker_alone_announces_them_too(tmp_path: Path) -> None:
+    async with metadata_plane(tmp_path) as plane:
+        bench = Bench(plane, tmp_path / "logs")
+        bench.offline = frozenset({TopicPartition("t", 0)})
+        bench.fill()
+        await bench.watch.check()
+        await eventually(lambda: plane.metadata.brokers[HERE.id].offline == bench.offline)
+        assert not bench.is_full, "which decides nothing where there is no other"
+        bench.disk.empty()
+        await asyncio.to_thread(bench.logs.close)
 
 
 async def test_a_store_that_fails_is_told_later(bench: Bench) -> None:
