@@ -10,6 +10,7 @@ from typing import Any
 
 from qbus.clock import Clock, SystemClock
 from qbus.metadata import MetadataStore
+from qbus.service import event_loop
 from qbus.service.control import CentralControl, LastGood
 from qbus.service.daemon import Daemon, DaemonOptions
 from qbus.service.files import replace_file
@@ -53,7 +54,7 @@ def run(options: RunOptions) -> int:
     """
     options.data_dir.mkdir(parents=True, exist_ok=True)
     with DirectoryLock(options.data_dir / LOCK_FILE, "another agent"):
-        return asyncio.run(_serve(options, SystemClock()))
+        return event_loop.run(_serve(options, SystemClock()))
 
 
 async def _serve(options: RunOptions, clock: Clock) -> int:

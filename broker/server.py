@@ -22,10 +22,13 @@ from qbus.errors import ApiError, ConfigError
 from qbus.metadata import StoreError
 from qbus.security.principals import PrincipalMapper
 from qbus.security.tls import ServerTls
+from qbus.service import event_loop
 
 from .authentication import BY_CERTIFICATE
 from .broker import Broker
 from .kafka.dispatch import Dispatcher
+from .loop_time import register_metrics as register_loop_metrics
+from .loop_time import slow_handlers
 from .malloc import give_back_early
 from .metrics import Metrics
 from .metrics import serve as serve_metrics
@@ -75,7 +78,8 @@ def run(config: BrokerConfig, worker: Worker | None = None) -> int:
     _raise_file_limit()
     give_back_early()
     gc.set_threshold(*_GC_THRESHOLDS)
-    return asyncio.run(serve(config, SystemClock(), started, worker))
+    main = serve(config, SystemClock(), started, worker)
+    return event_loop.run(main, config.event_loop_slow_ms / 1000)
 
 
 async def serve(
@@ -164,6 +168,7 @@ class BrokerRun:
             for listener in listeners:
                 cleanup.callback(listener.close)
             _register_metrics(broker.metrics, listeners, budget)
+            register_loop_metrics(broker.metrics, slow_handlers())
             cleanup.callback(_reload_on_signal(tls.values()))
             jobs = None
             if entrances and broker.disque is not None:
@@ -204,7 +209,7 @@ class BrokerRun:
         tls: Mapping[str, Tls],
         budget: MemoryBudget,
     ) -> list[Listener]:
-        config, dispatcher = self._config, Dispatcher(broker, broker.access)
+        config, dispatcher = self._config, Dispatcher(broker, broker.access, slow_handlers())
         between_brokers = config.inter_broker_listener if len(self.listening) > 1 else None
         shared = ConnectionLimits(
             min(config.max_connections, _connections_that_fit()),
@@ -439,9 +444,8 @@ def _job_listener(
     def admit(host: str) -> float:
         return broker.connection_rates.admit(host, perf_counter())
 
-    return make_listener(
-        entrances, service, _job_limits(broker.config), budget, admit, broker.quotas
-    )
+    limits = _job_limits(broker.config)
+    return make_listener(entrances, service, limits, budget, admit, broker.quotas, slow_handlers())
 
 
 def _register_metrics(

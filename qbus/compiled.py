@@ -21,6 +21,7 @@ MODULES = (
     "qbus.records.control",
     "qbus.records.header",
     "qbus.records.plain",
+    "qbus.service.event_loop.ticks",
     "qbus.service.token_bucket",
     "qbus.wire.codec",
     "qbus.wire.lean",

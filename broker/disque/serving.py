@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from qbus.config import Address, BrokerConfig, ListenerInfo
 from qbus.errors import ConfigError
+from qbus.service.event_loop import SlowHandlers
 
 from ..net.memory_budget import MemoryBudget
 from ..net.peer import Peer, Principal
@@ -34,13 +35,15 @@ def make_listener(
     budget: MemoryBudget,
     admit: Callable[[str], float] = lambda _: 0.0,
     quotas: ClientQuotas | None = None,
+    slow: SlowHandlers | None = None,
 ) -> DisqueListener:
     """A listener for jobs; ``admit`` as there. Make it in a running event loop.
 
-    ``quotas``: what clients may produce and fetch: what they send, and what they get.
+    ``quotas``: what clients may produce and fetch: what they send, and what they get. ``slow`` is
+    given the commands that hold the event loop for too long.
     """
     admin = AdminCommands(service)
-    dispatcher = Dispatcher(service, admin)
+    dispatcher = Dispatcher(service, admin, slow)
     listener = DisqueListener(
         entrances, dispatcher, limits, budget, service.authentication, admit, use_of(quotas)
     )

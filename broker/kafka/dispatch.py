@@ -12,6 +12,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from qbus.errors import ApiError, ErrorCode, WireError
+from qbus.service.event_loop.slow import SlowHandlers
+from qbus.service.event_loop.ticks import Ticks
 from qbus.wire import (
     API,
     Api,
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _KEY_SIZE: Final = 2
+
+_LONGEST_CLIENT_ID: Final = 100
 
 Handler = Callable[["Broker", RequestContext, Any], Any]
 Later = asyncio.Future[Any] | Delayed[Any]
@@ -83,11 +87,88 @@ class PendingReply:
         self._future.cancel()
 
 
+class _Steps:
+    """The steps of a handler that is a coroutine: each is timed, and counted against quotas."""
+
+    __slots__ = ("_began", "_charge", "_client_id", "_key", "_loop_time", "_peer")
+
+    def __init__(
+        self, loop_time: "_LoopTime", header: RequestHeader, peer: Peer, charge: Charge | None
+    ) -> None:
+        self._loop_time = loop_time
+        self._key = header.api_key
+        self._client_id = header.client_id
+        self._peer = peer
+        self._charge = charge
+        self._began = 0.0
+
+    def resume(self) -> None:
+        """See :class:`.quotas.stopwatch.Stopwatch`."""
+        self._began = perf_counter()
+        ticks = self._loop_time.ticks
+        ticks.begin_request(self._peer, self._began)
+        ticks.current_key = self._key
+        if self._charge is not None:
+            self._charge.resume()
+
+    def pause(self) -> None:
+        """See :class:`.quotas.stopwatch.Stopwatch`."""
+        if self._charge is not None:
+            self._charge.pause()
+        now = perf_counter()
+        if self._loop_time.ticks.end_request(self._began, now):
+            self._loop_time.note(self._key, self._peer, self._client_id, self._began, now)
+
+
+class _LoopTime:
+    """What requests hold the event loop for too long: by API, with their clients."""
+
+    __slots__ = ("slow", "ticks")
+
+    def __init__(self, slow: SlowHandlers) -> None:
+        self.slow = slow
+        self.ticks: Ticks = slow.ticks
+
+    def note(self, key: int, peer: Peer, client_id: str | None, began: float, now: float) -> None:
+        """Count and log a request that took so long."""
+        client = (client_id or "")[:_LONGEST_CLIENT_ID]
+        self.slow.note(
+            name_of_api(key), began, now, f"{peer.host} (client {client!r}, {peer.principal})"
+        )
+
+    def note_frame(self, peer: Peer, frame: memoryview, began: float, now: float) -> None:
+        """As :meth:`note`, for a request as it came."""
+        try:
+            header, _ = decode_request_header(frame)
+        except WireError:
+            self.slow.note("a malformed request", began, now, f"{peer.host} ({peer.principal})")
+            return
+        self.note(header.api_key, peer, header.client_id, began, now)
+
+
+def name_of_api(key: int) -> str:
+    """The name of an API, or its number if there is none."""
+    try:
+        return ApiKey(key).name
+    except ValueError:
+        return f"API {key}"
+
+
 class Dispatcher:
     """Answers the requests of all connections."""
 
-    def __init__(self, broker: "Broker", access: AccessControl | None = None) -> None:
-        """Without ``access`` every client may do everything."""
+    def __init__(
+        self,
+        broker: "Broker",
+        access: AccessControl | None = None,
+        slow: SlowHandlers | None = None,
+    ) -> None:
+        """Without ``access`` every client may do everything.
+
+        ``slow`` is given the requests that hold the event loop for too long.
+        """
+        self._loop_time = _LoopTime(slow if slow is not None else SlowHandlers(Ticks()))
+        self._ticks = self._loop_time.ticks
         self._broker = broker
         self._access = access if access is not None and access.is_restricted else None
         self._handlers: dict[int, tuple[Api, Handler]] = {}
@@ -105,6 +186,17 @@ class Dispatcher:
             CloseConnection: there is no answer that the client would understand.
         """
         started = perf_counter()
+        ticks = self._ticks
+        ticks.begin_request(peer, started)
+        try:
+            return self._dispatch(peer, frame, started)
+        finally:
+            now = perf_counter()
+            if ticks.end_request(started, now):
+                self._loop_time.note_frame(peer, frame, started, now)
+
+    def _dispatch(self, peer: Peer, frame: memoryview, started: float) -> list[Part] | Reply | None:
+        """Answer a request that came now."""
         if not peer.is_authenticated or peer.expires_at is not None:
             answer: list[Part] | Reply | None = self._broker.authentication.gate(peer, frame)
             if answer is not None:
@@ -112,6 +204,7 @@ class Dispatcher:
         if len(frame) < _KEY_SIZE:
             raise WireError("a request ends within its header")
         key = frame[0] << 8 | frame[1]
+        self._ticks.current_key = key
         of = None
         if self._quotas.is_active and peer.is_authenticated:
             of = admit(self._quotas, peer, frame, key, started)
@@ -147,7 +240,7 @@ class Dispatcher:
         if response is None:
             self._finish_silent(header, started, charge)
             return None
-        return self._later(api, header, response, started, charge)
+        return self._later(api, header, response, started, charge, peer)
 
     def _answer_lean(
         self,
@@ -208,24 +301,28 @@ class Dispatcher:
         pending: Any,
         started: float,
         charge: Charge | None,
+        peer: Peer,
     ) -> Reply:
         """``pending``: a delayed answer, or a coroutine; one that is compiled is no Coroutine."""
         is_delayed = isinstance(pending, Delayed)
+        steps = _Steps(self._loop_time, header, peer, charge)
         if charge is not None:
             charge.pause()
-            if hasattr(pending, "send"):
-                pending = measured(charge, pending)
+        if hasattr(pending, "send"):
+            pending = measured(steps, pending)
         later: Later = pending if is_delayed else asyncio.ensure_future(pending)
 
         def to_parts(future: Later) -> list[Part]:
-            if charge is not None:
-                charge.resume()
-            response = self._outcome(api, future)
-            if response is None:  # the client wants no answer
-                self._finish_silent(header, started, charge)
-                return []
-            waited_s = future.waited_s if isinstance(future, Delayed) else 0.0
-            return self._finish(header, response, started + waited_s, charge)
+            steps.resume()
+            try:
+                response = self._outcome(api, future)
+                if response is None:  # the client wants no answer
+                    self._finish_silent(header, started, charge)
+                    return []
+                waited_s = future.waited_s if isinstance(future, Delayed) else 0.0
+                return self._finish(header, response, started + waited_s, charge)
+            finally:
+                steps.pause()
 
         return PendingReply(later, to_parts, exclusive=not is_delayed)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from qbus.clock import Clock, SystemClock
 from qbus.metadata import MetadataStore
+from qbus.service import event_loop
 from qbus.service.control import CentralControl
 from qbus.service.daemon import Daemon, DaemonOptions
 from qbus.service.status import StatusReporter
@@ -41,7 +42,7 @@ def run(options: RunOptions) -> int:
         ConfigError: the first configuration is not allowed.
         OSError: an address cannot be listened on.
     """
-    return asyncio.run(_serve(options, SystemClock()))
+    return event_loop.run(_serve(options, SystemClock()))
 
 
 async def _serve(options: RunOptions, clock: Clock) -> int:

@@ -201,6 +201,14 @@ class NetworkKeys(Settings):
         at_least=1,
         static=True,
     )
+    event_loop_slow_ms = integer(
+        100,
+        "A request, command or callback that holds the event loop for longer is logged and "
+        "counted: all other clients wait for it.",
+        unit="ms",
+        at_least=1,
+        static=True,
+    )
     fetch_max_bytes = integer(
         55 * _MIB,
         "Maximum size of a fetch response, whatever the request asks for.",

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import time
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +19,7 @@ from qbus.broker.quotas import ClientQuotas
 from qbus.config import ListenerInfo
 from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.metadata.client_quotas import DEFAULT, QuotaEntity
+from qbus.service.event_loop import SlowHandlers, Ticks
 from qbus.wire import ApiKey, Struct, decode_response
 from qbus.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from qbus.wire.messages.produce import ProduceRequest
@@ -209,3 +212,88 @@ def test_a_request_without_a_key_is_a_wire_error(metrics: Metrics, size: int) ->
 def test_a_malformed_body_is_a_wire_error(dispatcher: Dispatcher) -> None:
     with pytest.raises(WireError):
         dispatcher(PEER, memoryview(b"\x00\x0c\x00\x00\x00\x00\x00\x01\xff\xff\x7f\xff"))
+
+
+# The time that requests hold the event loop for
+
+
+@pytest.fixture
+def slow() -> SlowHandlers:
+    return SlowHandlers(Ticks(0.01))
+
+
+@pytest.fixture
+def timed(metrics: Metrics, slow: SlowHandlers) -> Dispatcher:
+    broker: Any = SimpleNamespace(metrics=metrics, quotas=ClientQuotas())
+    return Dispatcher(broker, slow=slow)
+
+
+def test_a_request_that_holds_the_loop_for_too_long_is_counted_and_logged_with_its_client(
+    timed: Dispatcher,
+    slow: SlowHandlers,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def handle(*_: Any) -> HeartbeatResponse:
+        time.sleep(0.02)
+        return HeartbeatResponse()
+
+    heartbeats(monkeypatch, handle)
+    ask(timed, ApiKey.HEARTBEAT, 4, HeartbeatRequest())
+    assert slow.counts == {"HEARTBEAT": 1}
+    assert slow.ticks.current is None
+    assert "HEARTBEAT of 127.0.0.1 (client 'raw', User:ANONYMOUS) held the event loop" in (
+        caplog.text
+    )
+
+
+def test_so_is_one_that_fails(
+    timed: Dispatcher, slow: SlowHandlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handle(*_: Any) -> HeartbeatResponse:
+        time.sleep(0.02)
+        raise CloseConnection("ask another broker")
+
+    heartbeats(monkeypatch, handle)
+    with pytest.raises(CloseConnection):
+        ask(timed, ApiKey.HEARTBEAT, 4, HeartbeatRequest())
+    assert slow.counts == {"HEARTBEAT": 1}
+
+
+async def test_a_coroutine_is_charged_for_the_steps_that_hold_the_loop_and_not_for_its_waits(
+    timed: Dispatcher, slow: SlowHandlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def handle(_broker: Any, _context: Any, request: HeartbeatRequest) -> HeartbeatResponse:
+        await asyncio.sleep(0.05)
+        assert slow.ticks.current is PEER
+        assert slow.ticks.current_key == ApiKey.HEARTBEAT
+        if request.group_id == "slow":
+            time.sleep(0.02)  # noqa: ASYNC251 - it holds the loop
+        await asyncio.sleep(0.05)
+        return HeartbeatResponse()
+
+    heartbeats(monkeypatch, handle)
+    for group, counts in (("quick", {}), ("slow", {"HEARTBEAT": 1})):
+        reply = ask(timed, ApiKey.HEARTBEAT, 4, HeartbeatRequest(group_id=group))
+        done = asyncio.Event()
+        reply.on_done(done.set)
+        await done.wait()
+        assert answer_of(reply.result()).error_code == ErrorCode.NONE
+        assert slow.counts == counts
+
+
+def test_the_lease_is_checked_before_a_request_is_begun(
+    timed: Dispatcher, slow: SlowHandlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+
+    def handle(*_: Any) -> HeartbeatResponse:
+        order.append("handled")
+        return HeartbeatResponse()
+
+    heartbeats(monkeypatch, handle)
+    slow.ticks.number, slow.ticks.began = 1, perf_counter() - 60.0  # a callback before it was slow
+    slow.ticks.lease(6.0, lambda _: order.append("lapsed"))
+    ask(timed, ApiKey.HEARTBEAT, 4, HeartbeatRequest())
+    ask(timed, ApiKey.HEARTBEAT, 4, HeartbeatRequest())
+    assert order == ["lapsed", "handled", "handled"]
