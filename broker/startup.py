@@ -13,6 +13,7 @@ from qbus.clock import Clock
 from qbus.config import Address, BrokerConfig, ListenerInfo, TopicConfig
 from qbus.metadata import MetadataStore, SessionState, StoreError
 from qbus.metadata.znodes import BrokerNode, EndpointNode
+from qbus.service.event_loop import NEVER, ticks_of
 from qbus.wire import ApiKey
 
 from .audit import AuditLog
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SESSIONS = 1.5  # ZooKeeper takes a little longer to end them
+_DOUBTFUL = 2 / 3  # of a session's time-out: a connection broken before the stall counts from then
 _STORAGE_S = 1.0
 _TOKEN_KEYS_S = 5.0
 
@@ -138,6 +140,7 @@ async def running_broker(
         replicas = ReplicaManager(
             config, logs, metadata, clock, metrics, store, fetchers, ReplicaSessions
         )
+        _doubt_after_stalls(config, store, replicas, parts)
         cleaner = _cleaner(config, clock, logs, replicas)
         stopping_replicas.push_async_callback(replicas.stop)
         delays, queues = _hidden_records(config, clock, metadata, replicas, stopping_replicas)
@@ -513,6 +516,31 @@ async def _unregister(store: MetadataStore, node_id: int, registration: BrokerNo
         await unregister_broker(store, node_id, registration.epoch)
     except StoreError as error:
         _log.info("the registration ends with the session: %s", error)
+
+
+def _doubt_after_stalls(
+    config: BrokerConfig,
+    store: MetadataStore,
+    replicas: ReplicaManager[ReplicaSessions],
+    parts: AsyncExitStack,
+) -> None:
+    """Have a broker whose event loop stood still ask for its session before it serves on."""
+    ticks = ticks_of(asyncio.get_running_loop())
+    if ticks is None or not store.is_shared:
+        return
+
+    def on_lapse(stood_s: float) -> None:
+        _log.error(
+            "the event loop stood still for %.1f s: nothing is acknowledged until it is known"
+            " whether the session with the metadata store has ended",
+            stood_s,
+        )
+        store.doubt()
+        replicas.lease.stood_still(stood_s)
+
+    session_s = config.zookeeper_session_timeout_ms / 1000
+    ticks.lease(_DOUBTFUL * session_s, on_lapse)
+    parts.callback(ticks.lease, NEVER, on_lapse)
 
 
 def _end_with_session(is_over: asyncio.Event, state: SessionState) -> None:

@@ -28,7 +28,9 @@ def metadata_store(config: BrokerConfig, stream: socket.socket | None = None) ->
     """
     address = config.zookeeper_address
     if address is None:
-        return embedded_store(config) if stream is None else ServedStore(stream)
+        if stream is None:
+            return embedded_store(config)
+        return ServedStore(stream, config.zookeeper_session_timeout_ms / 1000)
     from qbus.metadata.zookeeper.store import ZooKeeperStore  # noqa: PLC0415 - kazoo is optional
 
     if config.authenticates and not config.zookeeper_set_acl:

@@ -6,6 +6,9 @@ on asking it. So once its session's time is over, it checks which partitions rep
 where others were elected, the replicas fetch there. A partition that no replica fetches, and that
 others could lead, is suspected: the broker says that it is not the leader, and names none.
 
+A process that stood still does not know how long its session has been over. It is suspended from
+the beginning of its stall, until the store has answered.
+
 While the whole store is down nobody is elected, and the replicas go on fetching: then everybody
 goes on serving. A leader that is fetched from again, or has its connection back, leads as before.
 """
@@ -52,6 +55,12 @@ class LeadershipLease:
             self._suspect_only(())
         elif self._suspended_since is None:
             self._suspended_since = self._clock.monotonic()
+
+    def stood_still(self, seconds: float) -> None:
+        """Note that this process did nothing for so long, and check at once what that means."""
+        if self._suspended_since is not None:
+            self._suspended_since = min(self._suspended_since, self._clock.monotonic() - seconds)
+            self.check()
 
     def check(self) -> None:
         """Suspect what others may lead by now, and resume the rest."""

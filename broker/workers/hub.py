@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from qbus.config import BrokerConfig
 from qbus.metadata import SessionState
 from qbus.metadata.serving import StoreServer
+from qbus.service import event_loop
 from qbus.service.prometheus import PageSecurity
 from qbus.service.prometheus import serve as serve_metrics
 
@@ -36,7 +37,8 @@ def run(config: BrokerConfig, lifeline: socket.socket, metrics_secret: str = "")
         StoreUnavailable: it cannot be opened for now: the disk is full.
         OSError: the address for metrics cannot be listened on.
     """
-    return asyncio.run(_Hub(config, lifeline, metrics_secret).run())
+    hub = _Hub(config, lifeline, metrics_secret)
+    return event_loop.run(hub.run(), config.event_loop_slow_ms / 1000)
 
 
 class _Hub:
@@ -58,7 +60,8 @@ class _Hub:
                 store.on_state(self._end_with_store)
                 await store.start()
                 cleanup.push_async_callback(store.close)
-                self._server = StoreServer(store)
+                session_s = self._config.zookeeper_session_timeout_ms / 1000
+                self._server = StoreServer(store, session_s)
                 cleanup.push_async_callback(self._server.close)
             address = self._config.metrics_address
             if address is not None:

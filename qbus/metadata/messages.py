@@ -16,7 +16,8 @@ from qbus.metadata.store import Check, Create, Delete, Node, Op, Set
 LENGTH = 4
 
 GET, GET_MANY, CHILDREN, TREE = "get", "get_many", "children", "tree"
-TRANSACTION, LAZY_TRANSACTION, END = "transaction", "lazy_transaction", "end"
+TRANSACTION, LAZY_TRANSACTION = "transaction", "lazy_transaction"
+PING, END = "ping", "end"
 
 _OPERATIONS: dict[str, type[Op]] = {kind.__name__: kind for kind in (Create, Set, Delete, Check)}
 _ERRORS: dict[str, type[Exception]] = {

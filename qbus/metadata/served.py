@@ -14,17 +14,20 @@ from qbus.metadata.store import MetadataStore, Node, Op, Result, SessionState, c
 
 _GONE = "the process that serves the metadata store is gone"
 _CLOSED = "the session with the metadata store is closed"
+_PINGS = 5  # in the time-out of a session
 
 
 class ServedStore(MetadataStore):
     """A session over a connected stream, which is its own.
 
-    It is lost when the stream ends: the process that serves the store has ended, or its file has
-    failed. It is never suspended.
+    It is lost when the stream ends: the process that serves the store has ended, its file has
+    failed, or it has heard nothing for the session time-out. The event loop pings it: one that
+    stands still does not. It is suspended only while it is in doubt.
     """
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, session_timeout_s: float = 9.0) -> None:
         self._sock = sock
+        self._ping_s = session_timeout_s / _PINGS
         self._state = SessionState.SUSPENDED
         self._callbacks: list[Callable[[SessionState], None]] = []
         self._numbers = count(1)
@@ -32,10 +35,11 @@ class ServedStore(MetadataStore):
         self._watches: dict[int, Callable[[], None]] = {}
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._pinging: asyncio.Task[None] | None = None
 
     @property
     def state(self) -> SessionState:
-        """CONNECTED from start to close, unless the stream ends."""
+        """CONNECTED from start to close, unless the stream ends, or the session is in doubt."""
         return self._state
 
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
@@ -49,6 +53,25 @@ class ServedStore(MetadataStore):
         reader, self._writer = await asyncio.open_connection(sock=self._sock)
         self._reading = asyncio.create_task(self._read(reader))
         self._enter(SessionState.CONNECTED)
+        self._pinging = asyncio.create_task(self._ping())
+
+    def doubt(self) -> None:
+        """See :class:`MetadataStore`."""
+        if self._state is SessionState.CONNECTED:
+            answer = self._ask(messages.PING)
+            self._enter(SessionState.SUSPENDED)
+            answer.add_done_callback(self._on_pong)
+
+    def _on_pong(self, answer: asyncio.Future[Any]) -> None:
+        if self._state is SessionState.SUSPENDED and not answer.exception():
+            self._enter(SessionState.CONNECTED)
+
+    async def _ping(self) -> None:
+        """Say again and again that this process lives; requests say it, too."""
+        while self._state is not SessionState.LOST:
+            if self._state is SessionState.CONNECTED:
+                self._ask(messages.PING)
+            await asyncio.sleep(self._ping_s)
 
     async def close(self) -> None:
         """Finish requests under way, and end the session."""
@@ -62,7 +85,9 @@ class ServedStore(MetadataStore):
                 await ended
         self._writer.close()
         assert self._reading is not None
-        await asyncio.wait([self._reading])
+        assert self._pinging is not None
+        self._pinging.cancel()
+        await asyncio.wait([self._reading, self._pinging])
 
     async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node | None:
         """The node at ``path``."""

@@ -1,8 +1,9 @@
 """Serves an embedded store to other processes of the machine, a stream for each session.
 
-A session lives as long as its stream. The system closes the streams of a process that dies, however
-it dies, and of no other: so a session ends at once with its process, and never before. Its nodes
-end with it; on a full disk, as soon as there is room.
+A session lives as long as its stream. The system closes the streams of a process that dies,
+however it dies: so a session ends at once with its process. A process that lives and stands still
+is silent: its session ends when nothing was heard of it for the session time-out, and half as long
+again at most. The nodes of a session end with it; on a full disk, as soon as there is room.
 """
 
 import asyncio
@@ -21,27 +22,47 @@ from qbus.metadata.store import SessionState
 _log = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
+# Silence is counted in looks, not by the clock: where this process stood still itself, it reads
+# what the sessions sent meanwhile before it looks again.
+_LOOKS = 4  # in the time-out of a session
+_SILENT_LOOKS = 6
 
 
 class StoreServer:
     """The sessions of a store that is started; when it is lost, so are they."""
 
-    def __init__(self, store: EmbeddedStore) -> None:
+    def __init__(self, store: EmbeddedStore, session_timeout_s: float = 9.0) -> None:
+        """``session_timeout_s``: seconds of silence that end a session."""
         self._store = store
+        self._look_s = session_timeout_s / _LOOKS
         self._numbers = count(OWN_SESSION + 1)
-        self._sessions: set[asyncio.Task[None]] = set()
+        self._sessions: dict[asyncio.Task[None], _Session] = {}
+        self._looking: asyncio.TimerHandle | None = None
         store.on_state(self._end_with_store)
 
     def serve(self, sock: socket.socket) -> "asyncio.Task[None]":
         """Begin a session over a connected stream; the task ends when its nodes are gone."""
         session = _Session(self._store, next(self._numbers))
         task = asyncio.create_task(session.run(sock))
-        self._sessions.add(task)
-        task.add_done_callback(self._sessions.discard)
+        self._sessions[task] = session
+        task.add_done_callback(self._sessions.pop)
+        if self._looking is None:
+            self._look_later()
         return task
+
+    def _look_later(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(self._look_s, self._look)
+
+    def _look(self) -> None:
+        """End the sessions that are silent."""
+        for session in self._sessions.values():
+            session.end_if_silent()
+        self._look_later()
 
     async def close(self) -> None:
         """End the sessions that are left."""
+        if self._looking is not None:
+            self._looking.cancel()
         tasks = list(self._sessions)
         for task in tasks:
             task.cancel()
@@ -61,6 +82,18 @@ class _Session:
         self._number = number
         self._writer: asyncio.StreamWriter | None = None
         self._under_way: set[asyncio.Task[None]] = set()
+        self._silent_looks = 0
+
+    def end_if_silent(self) -> None:
+        """End the session if nothing has come in several looks."""
+        self._silent_looks += 1
+        if self._silent_looks == _SILENT_LOOKS and self._writer is not None:
+            _log.error(
+                "session %d of the metadata store ends: its process lives, and has said nothing for"
+                " the session time-out",
+                self._number,
+            )
+            self._writer.transport.abort()
 
     async def run(self, sock: socket.socket) -> None:
         """Answer until the other side says that it ends, or is gone; then delete its nodes."""
@@ -83,6 +116,7 @@ class _Session:
             while True:
                 length = int.from_bytes(await reader.readexactly(messages.LENGTH))
                 number, name, *arguments = messages.load(await reader.readexactly(length))
+                self._silent_looks = 0
                 if name == messages.END:
                     return int(number)
                 # Its first step is done before those of later ones, and hands it to the store.
@@ -118,6 +152,8 @@ class _Session:
     async def _do(self, number: int, name: str, arguments: list[Any]) -> Any:
         store = self._store
         match name:
+            case messages.PING:
+                return None
             case messages.GET:
                 path, is_watched = arguments
                 node = await store.get(path, self._watch(number) if is_watched else None)

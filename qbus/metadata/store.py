@@ -132,6 +132,12 @@ class MetadataStore(ABC):
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
         """Call ``callback`` from the event loop whenever the state changes."""
 
+    def doubt(self) -> None:  # noqa: B027 - a store of this process has no session to lose
+        """Be SUSPENDED until the store has answered that the session lives, if it may have ended.
+
+        For a process that stood still: the end of its session may be unread.
+        """
+
     @abstractmethod
     async def start(self) -> None:
         """Open the store and begin a session.

@@ -11,15 +11,19 @@ import os
 import select
 import socket
 import ssl
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from qbus.errors import ConfigError
 from qbus.metadata.zookeeper.library import SequentialThreadingHandler
+from qbus.service.event_loop.ticks import NEVER, Ticks
 
 _log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 0.05  # how often it is looked whether the loop has moved
 
 Call = Callable[[], object]
 
@@ -116,19 +120,34 @@ class Waker:
 
 
 class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
-    """kazoo's handler interface over an event loop; kazoo keeps its connection thread."""
+    """kazoo's handler interface over an event loop; kazoo keeps its connection thread.
+
+    All that kazoo sends keeps the session alive, and it pings in its thread, whatever the loop
+    does. So nothing is sent while the loop has stood still for longer than ``patience_s``, a third
+    of the session time-out, which is also the pause between two pings. A stall that is shorter than
+    the time-out then never ends the session; a longer one does, after a third more at most::
+
+        time-out 9 s: ping 0, stall 0.1, ping 3, no ping 6 (5.9 > 3)  -> over at 12
+                                                 the loop moves at 9  -> ping 9
+    """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         connect_timeout: float,
         tls: Callable[[], ssl.SSLContext] | None = None,
+        *,
+        ticks: Ticks | None = None,
+        patience_s: float = NEVER,
     ) -> None:
         """``connect_timeout``: seconds that one server may take until the session is connected.
 
-        ``tls`` makes the context of a connection; None: nothing is encrypted.
+        ``tls`` makes the context of a connection; None: nothing is encrypted. ``ticks``: those of
+        the loop, where it is watched.
         """
         super().__init__()
+        self._ticks = ticks
+        self._patience_s = patience_s
         self._tls = tls
         self.tls_failure = ""
         self._loop = loop
@@ -154,6 +173,8 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
         self, readable: list[Any], writable: list[Any], _: object, timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Like ``select.select``; kazoo's own creates an epoll object for every message."""
+        if writable:
+            self._wait_for_loop()
         if self._is_connecting and timeout is not None:
             timeout = min(timeout, self._connect_timeout)
         decrypted = [one for one in readable if isinstance(one, ssl.SSLSocket) and one.pending()]
@@ -170,6 +191,19 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
             [one for one in writable if one.fileno() in ready],
             [],
         )
+
+    def _wait_for_loop(self) -> None:
+        """Wait while the loop stands still; called in kazoo's thread, before it sends."""
+        ticks = self._ticks
+        if ticks is None or ticks.stands_s(time.perf_counter()) < self._patience_s:
+            return
+        _log.error(
+            "the event loop has stood still for %.1f s: ZooKeeper is sent nothing until it moves,"
+            " and ends the session in time",
+            self._patience_s,
+        )
+        while ticks.stands_s(time.perf_counter()) >= self._patience_s:
+            time.sleep(_LOOK_S)
 
     def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
         """Connect with a time-out shorter than the session; kazoo would wait for all of that.

@@ -14,6 +14,7 @@ from qbus.metadata.zookeeper.address import ZooKeeperAddress
 from qbus.metadata.zookeeper.handler import Answer, LoopHandler
 from qbus.metadata.zookeeper.library import KazooClient, KazooRetry, KazooState, exceptions
 from qbus.metadata.zookeeper.security import ZooKeeperSecurity
+from qbus.service.event_loop import ticks_of
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ _attempts.addFilter(
 
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0, "max_jitter": 0.4}
 _LEAST_CONNECT_TIMEOUT = 1.0  # seconds; less would exclude slow servers
+_PATIENCE = 1 / 3  # of the session time-out: see LoopHandler
 
 _STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,
@@ -43,6 +45,9 @@ class Session:
     It outlives connections. While it looks for another server, it is suspended and takes no
     requests. Requests under way fail with StoreUnavailable, because their outcome is unknown; none
     is ever sent twice. Only ZooKeeper ends a session; then it is lost for good.
+
+    It lives as long as the event loop moves. While the loop stands still, nothing is sent, so that
+    ZooKeeper ends the session when that lasts longer than the session time-out.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class Session:
         self._lock = threading.Lock()
         self._heard = SessionState.SUSPENDED
         self._is_open = False
+        self._doubts = 0
 
     async def open(self, timeout: float) -> None:
         """Connect to one of the servers, within ``timeout`` seconds.
@@ -83,7 +89,13 @@ class Session:
         # A dead connection is noticed after two thirds of the session time-out.
         each = max(self._timeout / 3 / len(self.address.servers), _LEAST_CONNECT_TIMEOUT)
         security = self._security
-        handler = LoopHandler(loop, each, security.tls)
+        handler = LoopHandler(
+            loop,
+            each,
+            security.tls,
+            ticks=ticks_of(loop),
+            patience_s=self._timeout * _PATIENCE,
+        )
         opened: asyncio.Future[None] = loop.create_future()
         self._client = client = KazooClient(
             self.address.hosts,
@@ -113,6 +125,27 @@ class Session:
             return
         await asyncio.shield(self._begin_to_stop())
         self._enter(SessionState.LOST)
+
+    def doubt(self) -> None:
+        """Be suspended until ZooKeeper has answered a request of the session."""
+        with self._lock:
+            if self._heard is not SessionState.CONNECTED or not self._is_open:
+                return  # it is in doubt already
+            self._is_open = False
+            answered = self._client.sync_async(self.address.chroot).future
+        self._doubts += 1
+        answered.add_done_callback(partial(self._answered, self._doubts))
+        self._enter(SessionState.SUSPENDED)
+
+    def _answered(self, doubt: int, answered: asyncio.Future[Any]) -> None:
+        """Be connected, if the session lives: else kazoo hears of its end, or connects again."""
+        error = None if answered.cancelled() else answered.exception()
+        with self._lock:
+            lives = not answered.cancelled() and (error is None or isinstance(error, _REFUSALS))
+            if not lives or doubt != self._doubts or self._heard is not SessionState.CONNECTED:
+                return
+            self._is_open = True
+        self._enter(SessionState.CONNECTED)
 
     async def ask(self, request: Callable[[KazooClient], Answer]) -> Any:
         """Send a request after all earlier ones; return its answer.

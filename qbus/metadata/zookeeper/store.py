@@ -110,6 +110,10 @@ class ZooKeeperStore(MetadataStore):
         """Call ``callback`` when the state changes."""
         self._callbacks.append(callback)
 
+    def doubt(self) -> None:
+        """See :class:`MetadataStore`."""
+        self._session.doubt()
+
     def _tell(self, state: SessionState) -> None:
         if state is SessionState.LOST:
             for fire in list(self._watches):

@@ -3,10 +3,12 @@
 import asyncio
 import signal
 import threading
+import time
 
 import pytest
 
-from qbus.metadata import Create, Node, Set, StoreUnavailable, StoreUnusable
+from qbus.metadata import Create, Node, SessionState, Set, StoreUnavailable, StoreUnusable
+from qbus.service.event_loop import run
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 from tests.support.zookeeper_process import ZooKeeperProcess
@@ -161,3 +163,49 @@ async def test_the_loop_goes_on_while_the_server_does_not(server: ZooKeeperProce
         server.send_signal(signal.SIGCONT)
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
         assert all(isinstance(outcome, list | StoreUnavailable) for outcome in outcomes)
+
+
+async def test_a_session_in_doubt_is_suspended_until_zookeeper_has_answered(
+    server: ZooKeeperProcess,
+) -> None:
+    async with session(server.bootstrap) as store:
+        await store.transaction([Create("/e", ephemeral=True)])
+        store.doubt()
+        assert store.state is SUSPENDED, "at once"
+        with pytest.raises(StoreUnavailable, match="not connected"):
+            await store.get("/e")
+        await store.enters(CONNECTED)
+        assert await store.get("/e") == Node(b"", 0)
+        store.doubt()
+        store.doubt()  # it is in doubt already
+        await store.enters(CONNECTED)
+    assert store.states == [CONNECTED, SUSPENDED, CONNECTED, SUSPENDED, CONNECTED, LOST]
+
+
+async def test_a_session_in_doubt_that_has_ended_is_never_connected_again(
+    server: ZooKeeperProcess,
+) -> None:
+    async with session(server.bootstrap) as store:
+        ending = asyncio.ensure_future(expire(store))
+        while not ending.done():
+            store.doubt()
+            await asyncio.sleep(0)
+        before = len(store.states)
+        store.doubt()
+        await store.enters(LOST)
+        assert CONNECTED not in store.states[before:]
+
+
+def test_a_session_ends_while_its_loop_stands_still_and_lives_through_a_shorter_stall(
+    zookeeper: ZooKeeperProcess,
+) -> None:
+    async def freeze(seconds: float) -> list[SessionState]:
+        async with session(zookeeper.bootstrap, timeout=4.0) as store:
+            await store.transaction([Create("/frozen", ephemeral=True)])
+            time.sleep(seconds)  # noqa: ASYNC251 - which leaves the interpreter to kazoo's thread
+            await asyncio.sleep(0.5)
+            await store.enters(CONNECTED, LOST)
+            return list(store.states)
+
+    assert run(freeze(3.2)) == [CONNECTED]
+    assert LOST in run(freeze(9.0))

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import sqlite3
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from qbus.metadata import (
     Set,
     StoreUnavailable,
     VersionConflict,
+    messages,
     serving,
 )
 from qbus.metadata.database import Database
@@ -264,3 +266,86 @@ async def test_a_session_that_never_began_is_closed(served: Served) -> None:
     session = served.server.serve(theirs)
     await ServedStore(ours).close()
     await asyncio.wait_for(session, 5)
+
+
+@pytest.fixture
+def short() -> float:
+    """The time-out of sessions, in seconds."""
+    return 0.4
+
+
+async def test_a_process_that_lives_and_says_nothing_loses_its_session(
+    served: Served, short: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    served.server = StoreServer(served.store, short)
+    ours, theirs = socket.socketpair()
+    over = served.server.serve(theirs)
+    reader, writer = await asyncio.open_connection(sock=ours)  # what pings nobody
+    writer.write(messages.frame([1, messages.TRANSACTION, _CREATE]))
+    answer = await reader.readexactly(int.from_bytes(await reader.readexactly(messages.LENGTH)))
+    assert messages.load(answer)[0] == 1
+    assert await served.store.get("/frozen") == Node(b"", 0)
+    await asyncio.wait_for(over, 10)
+    assert await served.store.get("/frozen") is None
+    assert await reader.read() == b"", "its stream ends: it learns of that when it goes on"
+    assert "has said nothing for the session time-out" in caplog.text
+    writer.close()
+
+
+async def test_a_session_that_asks_for_nothing_lives(served: Served, short: float) -> None:
+    served.server = StoreServer(served.store, short)
+    ours, theirs = socket.socketpair()
+    served.server.serve(theirs)
+    idle = ServedStore(ours, short)
+    await idle.start()
+    await idle.transaction([Create("/idle", ephemeral=True)])
+    await asyncio.sleep(4 * short)
+    assert idle.state is SessionState.CONNECTED
+    assert await idle.get("/idle") == Node(b"", 0)
+    await idle.close()
+
+
+async def test_a_server_that_stood_still_itself_ends_no_session(
+    served: Served, short: float
+) -> None:
+    """What the sessions sent meanwhile is read before they are looked at again."""
+    served.server = StoreServer(served.store, short)
+    ours, theirs = socket.socketpair()
+    served.server.serve(theirs)
+    session = ServedStore(ours, short)
+    await session.start()
+    await session.transaction([Create("/e", ephemeral=True)])
+    time.sleep(5 * short)  # noqa: ASYNC251 - the server's loop, which is the session's, too
+    await asyncio.sleep(short)
+    assert session.state is SessionState.CONNECTED
+    await session.close()
+
+
+async def test_a_session_in_doubt_is_suspended_until_the_server_has_answered(
+    served: Served,
+) -> None:
+    session = await served.session()
+    states: list[SessionState] = []
+    session.on_state(states.append)
+    session.doubt()
+    assert session.state is SessionState.SUSPENDED
+    with pytest.raises(StoreUnavailable):
+        await session.get("/")
+    await eventually(lambda: session.state is SessionState.CONNECTED)
+    assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
+
+
+async def test_a_session_in_doubt_that_has_ended_is_lost(served: Served) -> None:
+    session = await served.session()
+    states: list[SessionState] = []
+    session.on_state(states.append)
+    session.doubt()
+    await served.server.close()
+    await eventually(lambda: session.state is SessionState.LOST)
+    assert states in (
+        [SessionState.SUSPENDED, SessionState.LOST],
+        [SessionState.SUSPENDED, SessionState.CONNECTED, SessionState.LOST],  # it was answered
+    )
+
+
+_CREATE = messages.operations_out([Create("/frozen", ephemeral=True)])

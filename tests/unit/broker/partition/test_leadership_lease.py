@@ -148,3 +148,34 @@ async def test_who_follows_by_now_stays_a_follower(plane: DataPlane) -> None:
     assert not partition.is_leader
     assert partition.check() is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert named_leader(plane) == OTHER
+
+
+async def test_who_stood_still_is_cut_off_from_the_beginning_of_the_stall(
+    plane: DataPlane,
+) -> None:
+    partition = await lead(plane)
+    plane.clock.advance(SESSION_S)  # nothing ran, and nothing was asked meanwhile
+    plane.store.become(SessionState.SUSPENDED)
+    plane.replicas.lease.stood_still(SESSION_S)
+    assert named_leader(plane) == -1
+    with pytest.raises(ApiError) as refused:
+        partition.append(batch(b"a"), 1)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    plane.store.become(SessionState.CONNECTED)  # the session lives, so it leads
+    assert (named_leader(plane), partition.check()) == (NODE, ErrorCode.NONE)
+
+
+async def test_a_stall_that_is_shorter_than_the_session_deposes_nobody(plane: DataPlane) -> None:
+    partition = await lead(plane)
+    plane.clock.advance(SESSION_S)
+    plane.store.become(SessionState.SUSPENDED)
+    plane.replicas.lease.stood_still(SESSION_S - 0.1)
+    assert (named_leader(plane), partition.check()) == (NODE, ErrorCode.NONE)
+
+
+async def test_who_is_not_suspended_leads_however_long_it_stood_still(plane: DataPlane) -> None:
+    """A store within the process has no session that could end."""
+    partition = await lead(plane)
+    plane.clock.advance(60 * SESSION_S)
+    plane.replicas.lease.stood_still(60 * SESSION_S)
+    assert (named_leader(plane), partition.check()) == (NODE, ErrorCode.NONE)

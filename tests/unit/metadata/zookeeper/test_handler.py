@@ -4,10 +4,12 @@ import asyncio
 import socket
 import threading
 from functools import partial
+from time import perf_counter
 
 import pytest
 
 from qbus.metadata.zookeeper.handler import Inbox, LoopHandler, Waker
+from qbus.service.event_loop import Ticks
 from tests.support.waiting import eventually
 
 
@@ -113,3 +115,44 @@ async def test_select_tells_what_is_ready() -> None:
         theirs.close()
         assert handler.select([ours], [], [], None) == ([ours], [], []), "closed is readable"
     waker.close()
+
+
+async def test_nothing_is_sent_while_the_loop_stands_still() -> None:
+    """Whatever a session sends keeps it alive: pings come from a thread that always runs."""
+    ticks = Ticks()
+    ticks.began = perf_counter() - 60.0  # the tick of a loop that is frozen
+    handler = LoopHandler(asyncio.get_running_loop(), 1.0, ticks=ticks, patience_s=3.0)
+    ours, theirs = socket.socketpair()
+    sent = threading.Event()
+
+    def send() -> None:
+        assert handler.select([], [ours], [], 1) == ([], [ours], [])
+        sent.set()
+
+    with ours, theirs:
+        thread = threading.Thread(target=send)
+        thread.start()
+        assert not await asyncio.to_thread(sent.wait, 0.2)
+        ticks.began = perf_counter()  # the next tick
+        assert await asyncio.to_thread(sent.wait, 5.0)
+        thread.join()
+
+
+@pytest.mark.parametrize("began_ago", [0.0, 2.5])
+async def test_a_loop_that_moves_or_stands_for_a_moment_sends(began_ago: float) -> None:
+    ticks = Ticks()
+    ticks.began = perf_counter() - began_ago
+    handler = LoopHandler(asyncio.get_running_loop(), 1.0, ticks=ticks, patience_s=60.0)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert handler.select([], [ours], [], 1) == ([], [ours], [])
+
+
+async def test_what_comes_is_received_while_the_loop_stands_still() -> None:
+    ticks = Ticks()
+    ticks.began = perf_counter() - 60.0
+    handler = LoopHandler(asyncio.get_running_loop(), 1.0, ticks=ticks, patience_s=3.0)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.send(b"x")
+        assert handler.select([ours], [], [], 1) == ([ours], [], [])
