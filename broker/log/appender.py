@@ -409,15 +409,25 @@ class Appender:
             raise self._state.health.judge("begin a segment", error) from error
 
     def _make_ready(self, segment: LogSegment) -> None:
+        while self._ready is not segment:
+            try:
+                segment.prepare_to_append()
+                self._ready = segment
+            except BadBatch as bad:
+                self._pass_damage(segment, bad)
+            except OSError as error:
+                raise self._state.health.judge(f"open {segment.path}", error) from error
+
+    def _pass_damage(self, segment: LogSegment, bad: BadBatch) -> None:
+        """Append behind a bad batch; a log whose end is not known is refused from now on."""
         try:
-            segment.prepare_to_append()
-        except BadBatch as bad:
-            corruption = Corruption(segment.path, bad.position, bad.offset, bad.problem)
-            self._state.refuse_corrupt(corruption)
-            self._state.check_usable()
+            if self._state.note_damage(bad, is_locked=True):
+                return
         except OSError as error:
-            raise self._state.health.judge(f"open {segment.path}", error) from error
-        self._ready = segment
+            raise self._state.health.judge(f"read {segment.path}", error) from error
+        corruption = Corruption(segment.path, bad.position, bad.offset, bad.problem)
+        self._state.refuse_corrupt(corruption)
+        self._state.check_usable()
 
     def roll_if_due(self) -> bool:
         """Begin a new segment if one is due; see :meth:`Log.roll_if_due`."""

@@ -19,7 +19,7 @@ before it is used; without any, the fold begins with the log's first hidden batc
 
 import logging
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from qbus.records import HEADER_SIZE, BatchHeader, Buffer, CorruptBatch, crc32c, read_header
@@ -33,9 +33,8 @@ from qbus.records.control import (
 )
 
 from .files import Files
-from .indexes import Boundary
 from .names import CONTROL_SNAPSHOT_SUFFIX
-from .scan import BadBatch, PlacedBatch, scan
+from .scan import BadBatch, Place
 from .segment import LogSegment
 from .snapshots import BadSnapshot, SnapshotFiles
 
@@ -250,32 +249,32 @@ def decode_controls(data: bytes, make_fold: MakeFold) -> Fold:
 
 def _replay(controls: Controls, segment: LogSegment, start: int) -> None:
     if controls.announced is not None and segment.size:
-        controls.followed_by(_header_at(segment, 0))
+        _follow(controls, segment, Place(segment.base_offset, 0))
     index = segment.indexes.controls
     first = max(index.at(start), 0) & ~1
-    reached = Boundary(segment.base_offset, 0)
+    reached = Place(segment.base_offset, 0)
     for number in range(first, len(index), 2):
         begin, end = index.boundary(number), index.boundary(number + 1)
         assert begin is not None
         _replay_markers(controls, segment, reached, begin.position, start)
         position = segment.size if end is None else end.position
-        for placed in _batches(segment, begin, position):
+        for placed in segment.batches_at(Place(*begin), position, crc=True):
             if placed.header.base_offset >= start:
                 size = placed.header.size
                 controls.take(placed.header, segment.file.read_at(placed.position, size))
         if controls.announced is not None and end is not None:
-            controls.followed_by(_header_at(segment, end.position))
-        reached = end or Boundary(*segment.end)
+            _follow(controls, segment, Place(*end))
+        reached = Place(*(end or segment.end))
     _replay_markers(controls, segment, reached, segment.size, start)
 
 
 def _replay_markers(
-    controls: Controls, segment: LogSegment, begin: Boundary, end: int, start: int
+    controls: Controls, segment: LogSegment, begin: Place, end: int, start: int
 ) -> None:
     """End the transactions that end between hidden batches, if any of them waits for that."""
     if not controls.fold.awaits_markers:
         return
-    for placed in _batches(segment, begin, end):
+    for placed in segment.batches_at(begin, end):
         header = placed.header
         if header.is_marker and header.base_offset >= start:
             marker = read_marker(segment.file.read_at(placed.position, header.size))
@@ -283,12 +282,19 @@ def _replay_markers(
                 controls.fold.ended(header.producer_id, is_commit=marker.is_commit)
 
 
-def _batches(segment: LogSegment, begin: Boundary, end: int) -> Iterator[PlacedBatch]:
-    return scan(segment.file, begin.position, end, begin.offset, crc=False, gaps=segment.gaps)
-
-
-def _header_at(segment: LogSegment, position: int) -> BatchHeader:
+def _follow(controls: Controls, segment: LogSegment, place: Place) -> None:
+    """Tell what came after an announcement; a damaged batch delivered nothing that can be read."""
+    if segment.damaged_at(place.position, place.offset) is not None:
+        controls.announced = None
+        _logger.error(
+            "%s: the batch of offset %d, which delivered records, is damaged: they are delivered"
+            " again",
+            segment.path,
+            place.offset,
+        )
+        return
     try:
-        return read_header(segment.file.read_at(position, HEADER_SIZE))
+        header = read_header(segment.file.read_at(place.position, HEADER_SIZE))
     except CorruptBatch as bad:
-        raise BadBatch(position, -1, str(bad)) from bad
+        raise BadBatch(place.position, place.offset, str(bad), path=segment.path) from bad
+    controls.followed_by(header)

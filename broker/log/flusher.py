@@ -119,6 +119,7 @@ class LogFlusher:
         state = self._state
         with state.sync_lock:
             state.check_usable()
+            state.save_damage()
             point = self.flushed_offset
             is_due = point != self.recovery_point or self._unfinished or state.epochs.dirty
             if not (is_due or full):

@@ -25,6 +25,10 @@ class Corruption:
     offset: int
     problem: str
 
+    def is_at_place_of(self, other: "Corruption") -> bool:
+        """Whether both speak of the same place, in whatever words."""
+        return (self.path, self.position, self.offset) == (other.path, other.position, other.offset)
+
     def __str__(self) -> str:
         return f"{self.path} at {self.position} (offset {self.offset}): {self.problem}"
 

@@ -15,6 +15,7 @@ from qbus.records.control import read_marker
 
 from .checkpoints import decode_epochs, decode_offsets, decode_partition_metadata
 from .controls import Fold, MakeFold, decode_controls
+from .damage import next_batch
 from .epochs import EpochStart
 from .file_cache import FileCache
 from .files import File, Files, OsFiles, read_file
@@ -26,7 +27,6 @@ from .names import (
     parse_numbered,
 )
 from .producers import SnapshotEntry
-from .recovery import next_batch
 from .snapshots import decode_snapshot
 from .transactions import AbortedTransaction, read_aborted
 

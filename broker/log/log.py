@@ -23,7 +23,7 @@ from .reader import LogReader, LogSlice, TimestampOffset, first_at_or_after, lat
 from .removal import RecordRemover
 from .repair import BatchRepair, Damage
 from .rewriting import LogRewriter
-from .state import LogState, SharedState
+from .state import DamagedBatches, LogState, SharedState, damage_of
 from .transactions import AbortedTransaction
 from .verify import LogVerifier, Scrubber
 from .visible import (
@@ -102,10 +102,9 @@ class Log:
         except OSError as error:
             raise shared.health.judge(f"open {directory}", error) from error
         state = LogState(directory, opened, config, clock, shared)
-        if opened.corruption:
-            state.refuse_corrupt(opened.corruption)
+        state.take_damage(opened)
         log = cls(state, LogFlusher(state, opened.unsynced, clean=opened.clean))
-        if opened.unsynced and not opened.corruption:
+        if opened.unsynced and state.refusal is None:
             log.flush()
         return log
 
@@ -224,6 +223,23 @@ class Log:
     def corruptions(self) -> tuple[Corruption, ...]:
         """All that was found corrupt since the log was opened."""
         return tuple(self._state.corruptions)
+
+    @property
+    def damage(self) -> list[DamagedBatches]:
+        """The batches that cannot be read, as far as they are known."""
+        return damage_of(self._state)
+
+    @property
+    def can_serve_around_damage(self) -> bool:
+        """Whether it is refused for damaged batches, and everything around them is known."""
+        return self._state.is_refused_for_damage
+
+    def serve_around_damage(self) -> None:
+        """Use the log all the same, as no other replica has what it lost. Does no IO.
+
+        Damaged batches keep their offsets: reading one raises CORRUPT_MESSAGE.
+        """
+        self._state.serve_around_damage()
 
     @property
     def is_usable(self) -> bool:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import pairwise, tee, zip_longest
 from typing import Final
 
 from qbus.clock import Clock
@@ -12,14 +13,17 @@ from qbus.records import BatchHeader
 from .checkpoints import LEADER_EPOCHS, BadCheckpoint, decode_epochs
 from .config import LogConfig
 from .controls import Controls, MakeFold, load_controls
+from .damage import DamagedRange, extent
+from .damage_file import load_damage
 from .epochs import EpochStart, LeaderEpochCache
 from .file_cache import FileCache
 from .files import PASSING, Files, read_file
 from .health import Corruption
+from .lost_markers import warn_of_lost_markers
 from .producers import ProducerState, take_marker
 from .recovery import Recovery, find_end, find_segments, name_anew, remove_segments
 from .replacing import complete_replacements
-from .scan import BadBatch
+from .scan import BadBatch, Place
 from .segment import LogSegment
 from .snapshots import SnapshotFiles
 from .transactions import AbortedTransactions
@@ -69,11 +73,16 @@ def _count_against(segments: list[LogSegment], epochs: LeaderEpochCache) -> int:
 
 
 def _read_epochs(segments: list[LogSegment]) -> LeaderEpochCache:
+    """The epochs that the batches have; one that the next batch takes back was never there."""
     epochs = LeaderEpochCache()
     reached = segments[0].base_offset if segments else 0
-    for header in _headers(segments):
-        epochs.assign(header.partition_leader_epoch, reached)
-        reached = header.last_offset + 1
+    headers, following = tee(_headers(segments))
+    next(following, None)
+    for header, after in zip_longest(headers, following):
+        epoch = header.partition_leader_epoch
+        if after is None or after.partition_leader_epoch >= epoch:
+            epochs.assign(epoch, reached)
+            reached = header.last_offset + 1
     epochs.dirty = True
     return epochs
 
@@ -94,7 +103,8 @@ class OpenedLog:
 
     ``has_hidden`` says whether consumers are not sent all of its batches. ``unsynced`` are segments
     that may not be stable yet; ``clean`` says that nothing on disk was, or may have been, changed
-    since the log was closed.
+    since the log was closed. ``corruption`` is one that the log cannot be used around; ``found``
+    are damaged ranges that were not known before.
     """
 
     segments: list[LogSegment]
@@ -107,6 +117,7 @@ class OpenedLog:
     unsynced: list[LogSegment] = field(default_factory=list)
     clean: bool = True
     corruption: Corruption | None = None
+    found: list[tuple[LogSegment, DamagedRange]] = field(default_factory=list)
 
 
 class LogOpener:
@@ -145,6 +156,7 @@ class LogOpener:
             self._cache, self._directory, self._now_ms, gaps=self._config.may_have_gaps
         )
         segments[:1] = [name_anew(self._cache, segment) for segment in segments[:1]]
+        load_damage(self._files, self._directory, segments)
         opened = OpenedLog(
             segments,
             log_start_offset,
@@ -153,6 +165,7 @@ class LogOpener:
             Controls(self._make_fold()),
             AbortedTransactions(self._cache, self._directory),
         )
+        known = {one for segment in segments for one in segment.damage}
         try:
             if damage is not None:
                 opened.segments = segments or [self._new_segment(log_start_offset)]
@@ -166,28 +179,68 @@ class LogOpener:
             if opened.corruption is not None:
                 opened.segments = opened.segments or [self._new_segment(log_start_offset)]
             else:
-                trusted = min(trusted, self._complete_indexes(opened))
-                self._find_start(opened)
-                opened.epochs.truncate_from_end(opened.segments[-1].end_offset)
-                opened.epochs.truncate_from_start(opened.log_start_offset)
-                damaged = opened.aborted.load(opened.segments)
-                opened.producers = load_producers(
-                    self._files,
-                    self._directory,
-                    opened.segments,
-                    self._config,
-                    self._now_ms,
-                    opened.aborted,
-                    trusted if damaged is None else min(trusted, damaged),
-                )
-                opened.has_hidden = any(len(one.indexes.controls) for one in opened.segments)
-                opened.controls = load_controls(
-                    self._files, self._directory, opened.segments, self._make_fold
-                )
+                self._complete(opened, trusted)
         except BadBatch as bad:
             where = bad.position, bad.offset, bad.problem
-            opened.corruption = Corruption(self._directory, *where)
+            opened.corruption = Corruption(bad.path or self._directory, *where)
+        opened.found = [
+            (segment, one)
+            for segment in opened.segments
+            for one in segment.damage
+            if one not in known
+        ]
+        if any(segment.damage for segment in opened.segments):
+            warn_of_lost_markers(self._directory, opened.segments, opened.producers)
         return opened
+
+    def _complete(self, opened: OpenedLog, trusted: int) -> None:
+        """Learn what the batches say, but for damaged ones. Raises OSError, BadBatch."""
+        while True:
+            try:
+                self._learn(opened, trusted)
+            except BadBatch as bad:
+                if not self._note(opened.segments, bad):
+                    raise
+            else:
+                return
+
+    def _note(self, segments: list[LogSegment], bad: BadBatch) -> bool:
+        """Let the segment of a bad batch step over it; whether that is new."""
+        for segment, following in pairwise([*segments, None]):
+            if segment is not None and segment.path == bad.path:
+                damaged = extent(
+                    segment.file,
+                    bad,
+                    segment.size,
+                    segment.end_offset if following is None else following.base_offset,
+                    at_least=0,
+                    since_ms=self._now_ms,
+                )
+                if min(bad.position, bad.offset) < 0 or damaged in segment.damage:
+                    return False
+                segment.set_damaged(damaged)
+                return True
+        return False
+
+    def _learn(self, opened: OpenedLog, trusted: int) -> None:
+        trusted = min(trusted, self._complete_indexes(opened))
+        self._find_start(opened)
+        opened.epochs.truncate_from_end(opened.segments[-1].end_offset)
+        opened.epochs.truncate_from_start(opened.log_start_offset)
+        aborted = opened.aborted.load(opened.segments)
+        opened.producers = load_producers(
+            self._files,
+            self._directory,
+            opened.segments,
+            self._config,
+            self._now_ms,
+            opened.aborted,
+            trusted if aborted is None else min(trusted, aborted),
+        )
+        opened.has_hidden = any(len(one.indexes.controls) for one in opened.segments)
+        opened.controls = load_controls(
+            self._files, self._directory, opened.segments, self._make_fold
+        )
 
     def _ends_well(self, segments: list[LogSegment]) -> bool:
         try:
@@ -201,18 +254,27 @@ class LogOpener:
     def _recover(self, opened: OpenedLog, recovery_point: int) -> None:
         opened.clean = False
         recovery = Recovery(
-            self._cache, recovery_point, opened.epochs, self._config.index_interval_bytes
+            self._cache,
+            recovery_point,
+            opened.epochs,
+            self._config.index_interval_bytes,
+            self._now_ms,
         )
         opened.segments, opened.corruption = recovery.recover(opened.segments)
         # The one that ends there as well: a truncation may have been cut short.
         opened.unsynced = [s for s in opened.segments if s.end_offset >= recovery_point]
 
     def _check_reaches(self, opened: OpenedLog, recovery_point: int) -> None:
-        end_offset = opened.segments[-1].end_offset if opened.segments else 0
-        if opened.corruption is None and end_offset < recovery_point:
-            opened.corruption = Corruption(
-                self._directory, 0, end_offset, f"records up to {recovery_point} are missing"
-            )
+        last = opened.segments[-1] if opened.segments else None
+        end_offset = last.end_offset if last is not None else 0
+        if opened.corruption is not None or end_offset >= recovery_point:
+            return
+        problem = f"records up to {recovery_point} are missing"
+        if last is None:
+            opened.corruption = Corruption(self._directory, 0, end_offset, problem)
+            return
+        end = Place(recovery_point, last.size)
+        last.skip_damaged(DamagedRange(Place(*last.end), end, problem, self._now_ms))
 
     def _find_start(self, opened: OpenedLog) -> None:
         """A log whose records were all deleted, and the rest lost, goes on where they ended."""

@@ -14,10 +14,11 @@ from typing import Final, NamedTuple, Protocol, Self
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import CorruptBatch, check_crc, iter_records
 
+from .damage import range_at
 from .files import File
 from .health import Corruption
 from .indexes import MaxTimestamp
-from .scan import BadBatch, PlacedBatch
+from .scan import BadBatch, Place, PlacedBatch
 from .segment import LogSegment
 from .state import LogState
 
@@ -29,16 +30,6 @@ _NEAR: Final = 1 << 16  # nearer than that, walking is cheaper than searching an
 
 
 # Where batches are in a segment: the index, then a short walk over headers.
-
-
-class Place(NamedTuple):
-    """A batch boundary: the position where the batch that begins with ``offset`` begins.
-
-    Before a batch that has a gap before it, ``offset`` may be the one that the gap begins with.
-    """
-
-    offset: int
-    position: int
 
 
 def place_of(segment: LogSegment, offset: int, *, wait: bool) -> Place:
@@ -131,11 +122,20 @@ def _walk(
     wait: bool,
     last_offset: int = 0,
 ) -> Iterator[tuple[Place, Place]]:
-    """Likewise from ``position`` on; the batch there has this base offset, or else last offset."""
+    """Likewise from ``position`` on; the batch there has this base offset, or else last offset.
+
+    A damaged range counts as one batch.
+    """
     end_offset, size = segment.end
     file = segment.file
     window, start = b"", 0
+    damage = segment.damage
     while position < size:
+        damaged = range_at(damage, position, offset) if damage else None
+        if damaged is not None:
+            yield damaged.start, damaged.end
+            offset, position = damaged.end
+            continue
         at = position - start
         if at + _STEP.size > len(window):
             start, at = position, 0
@@ -326,7 +326,11 @@ def _first_in(
     segment: LogSegment, placed: PlacedBatch, timestamp: int, start_offset: int
 ) -> TimestampOffset | None:
     batch = segment.file.read_at(placed.position, placed.header.size)
-    check_crc(batch, placed.header)
+    try:
+        check_crc(batch, placed.header)
+    except CorruptBatch as bad:
+        where = placed.position, placed.header.base_offset
+        raise BadBatch(*where, str(bad), path=segment.path) from bad
     for record in iter_records(batch):
         if record.timestamp >= timestamp and record.offset >= start_offset:
             epoch = placed.header.partition_leader_epoch
@@ -364,17 +368,17 @@ class LogReader:
         if offset >= limit:
             return None
         segment = state.segment_of(offset)
-        try:
-            return self._slice(segment, offset, max_bytes, limit, min_one_batch, wait)
-        except CorruptBatch as bad:
-            if segment in state.segments:
-                self._rebuild_or_raise(segment, offset, bad, wait=wait)
-            segment = state.segment_of(offset)  # another one if that one was replaced just now
-            return self._slice(segment, offset, max_bytes, limit, min_one_batch, wait)
-        except BlockingIOError:
-            raise
-        except OSError as error:
-            raise self._failed(segment, offset, error) from error
+        while True:
+            try:
+                return self._slice(segment, offset, max_bytes, limit, min_one_batch, wait)
+            except CorruptBatch as bad:
+                if segment in state.segments:
+                    self._rebuild_or_raise(segment, offset, bad, wait=wait)
+                segment = state.segment_of(offset)  # another one if that one was replaced just now
+            except BlockingIOError:
+                raise
+            except OSError as error:
+                raise self._failed(segment, offset, error) from error
 
     def read_batch(self, offset: int, *, wait: bool) -> LogSlice | None:
         """Do what :meth:`Log.read_batch` states."""
@@ -393,17 +397,21 @@ class LogReader:
         return self.read(offset, 0, None, min_one_batch=True, wait=wait)
 
     def find(self, search: Callable[[LogState], TimestampOffset | None]) -> TimestampOffset | None:
-        """What ``search`` finds. Raises ApiError CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR."""
-        self._state.check_readable()
+        """What ``search`` finds, damaged batches apart.
+
+        Raises ApiError CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
+        """
+        state = self._state
+        state.check_readable()
         try:
-            return search(self._state)
-        except BadBatch as bad:
-            self._state.report(
-                Corruption(self._state.directory, bad.position, bad.offset, bad.problem)
-            )
-            raise CorruptBatch(bad.problem) from bad
+            while True:
+                try:
+                    return search(state)
+                except BadBatch as bad:
+                    if not state.note_damage(bad):
+                        raise CorruptBatch(bad.problem) from bad
         except OSError as error:
-            self._state.check_usable()  # it may be gone since it was looked at
+            state.check_usable()  # it may be gone since it was looked at
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def _slice(
@@ -441,33 +449,42 @@ class LogReader:
     def _rebuild_or_raise(
         self, segment: LogSegment, offset: int, bad: CorruptBatch, *, wait: bool
     ) -> None:
-        """Make the index anew if it may be what is wrong; raise if the batches are."""
+        """Make the index anew if it may be what is wrong; raise if the batches are.
+
+        A damaged range that was not known is another reason to look again.
+        """
         if segment.base_offset not in self._rebuilt:
             if not wait:
                 raise BlockingIOError(errno.EAGAIN, "the index must be made anew")
             self._rebuilt.add(segment.base_offset)
-            if self._rebuild_indexes(segment):
+            try:
+                self._rebuild_indexes(segment)
+            except BadBatch as found:
+                if self._state.note_damage(found):
+                    self._rebuilt.discard(segment.base_offset)
+                    return
+            else:
                 return
-        self._state.report(Corruption(segment.path, -1, offset, str(bad)))
+        if not segment.damage:
+            self._state.report(Corruption(segment.path, -1, offset, str(bad)))
         raise bad
 
-    def _rebuild_indexes(self, segment: LogSegment) -> bool:
+    def _rebuild_indexes(self, segment: LogSegment) -> None:
         state = self._state
         try:
             with state.sync_lock:  # nobody replaces the segment meanwhile
                 if segment not in state.segments:
-                    return True
+                    return
                 active = segment is state.active
                 segment.rebuild_indexes(
                     state.config.index_interval_bytes,
                     full=not active,
                     lock=state.lock if active else nullcontext(),
                 )
-        except BadBatch:
-            return False
+                if not (active or segment.gaps):
+                    _check_end(segment)
         except OSError as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        return True
 
     def _failed(self, segment: LogSegment, offset: int, error: OSError) -> ApiError:
         if offset < self._state.log_start_offset:
@@ -477,6 +494,18 @@ class LogReader:
             return excuse
         self._state.report(Corruption(segment.path, -1, offset, str(error)))
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {segment.path}: {error}")
+
+
+def _check_end(segment: LogSegment) -> None:
+    """Raise BadBatch if a full segment ends before the next one begins. Raises OSError."""
+    reached = segment.base_offset
+    for placed in segment.batches_from(segment.end_offset):
+        reached = placed.next_offset
+    if segment.damage:
+        reached = max(reached, segment.damage[-1].end.offset)
+    if reached < segment.end_offset:
+        problem = f"the next segment begins with offset {segment.end_offset}"
+        raise BadBatch(segment.size, reached, problem, path=segment.path)
 
 
 def _out_of_range(state: LogState, offset: int) -> ApiError:

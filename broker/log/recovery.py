@@ -5,7 +5,8 @@ crash every batch above the recovery point is checked, and the indexes of that p
 
 - the log ends where its data ends, or before a batch that was torn (see below);
 - a bad batch below the recovery point, or one that is not torn and has good ones after it, is
-  corruption: nothing is cut, and the log must not be used.
+  corruption: nothing is cut, the segment knows the damaged range, and everything around it is
+  recovered. Whether the log is used so is decided above: another replica may have what it lost.
 """
 
 import logging
@@ -14,8 +15,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 
-from qbus.records import BatchHeader, CorruptBatch, check_crc, crc32c, read_header
+from qbus.records import BatchHeader, crc32c
 
+from .damage import DamagedRange, claimed_header, extent, is_batch_at, next_batch
 from .epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from .file_cache import FileCache
 from .files import File
@@ -31,20 +33,16 @@ from .names import (
     numbered,
     parse_numbered,
 )
-from .scan import BadBatch, PlacedBatch
+from .scan import BadBatch, Place, PlacedBatch
 from .segment import MAX_RELATIVE_OFFSET, LogSegment, is_jump, is_left_over
 
 _SECTOR = 512
 _ZEROS = 16
 _CHUNK = 1 << 20
-_MAGIC = b"\x02"
-_MAGIC_AT = 16
 _HEADER_SIZE = 61
-_OFFSET_AND_LENGTH = struct.Struct(">qi")
 _CRC = struct.Struct(">I")
 _CRC_AT = 17
 _CRC_FROM = 21
-_FAR = 2**31
 _LEAST_ZEROS = 9  # a batch's first eight bytes may well be zeros: its base offset
 
 
@@ -61,42 +59,6 @@ _LEAST_ZEROS = 9  # a batch's first eight bytes may well be zeros: its base offs
 # has its bytes, some of them wrong.
 
 
-def next_batch(file: File, position: int, end: int, offset: int) -> int | None:
-    """The position of the first valid batch behind ``position`` with an offset above ``offset``.
-
-    Raises OSError.
-    """
-    start = position + 1
-    while start < end:
-        data = file.read_at(start, min(_CHUNK + _HEADER_SIZE, end - start))
-        found = _find(file, data, start, end, offset)
-        if found is not None:
-            return found
-        start += _CHUNK
-    return None
-
-
-def _find(file: File, data: bytes, start: int, end: int, offset: int) -> int | None:
-    magic = data.find(_MAGIC, _MAGIC_AT)
-    while 0 <= magic <= len(data) - (_HEADER_SIZE - _MAGIC_AT):
-        at = magic - _MAGIC_AT
-        base_offset, length = _OFFSET_AND_LENGTH.unpack_from(data, at)
-        size = length + _OFFSET_AND_LENGTH.size
-        plausible = offset < base_offset < offset + _FAR and size >= _HEADER_SIZE
-        if plausible and start + at + size <= end and _is_valid(file.read_at(start + at, size)):
-            return start + at
-        magic = data.find(_MAGIC, magic + 1)
-    return None
-
-
-def _is_valid(batch: bytes) -> bool:
-    try:
-        check_crc(batch, read_header(batch))
-    except CorruptBatch:
-        return False
-    return True
-
-
 def is_torn(file: File, start: int, end: int) -> bool:
     """Whether the batch that should be at ``start`` was not wholly written.
 
@@ -105,11 +67,20 @@ def is_torn(file: File, start: int, end: int) -> bool:
     """
     if start == end or _has_unwritten_sector(file, start, end):
         return True
-    return end == file.size() and not _reaches(file.read_at(start, end - start))
+    return end == file.size() and not _reaches(file, start, end)
 
 
-def _reaches(batch: bytes) -> bool:
-    """Whether these bytes are all of a batch, if its length is not believed."""
+def _reaches(file: File, start: int, end: int) -> bool:
+    """Whether bad batches have all their bytes: by their lengths, or, if there is one, its sum."""
+    position = start
+    while position < end:
+        claimed = claimed_header(file, position, end)
+        if claimed is None:
+            break
+        position += claimed.size
+    if position == end:
+        return True
+    batch = file.read_at(start, end - start)
     return (
         len(batch) >= _HEADER_SIZE
         and crc32c(batch[_CRC_FROM:]) == _CRC.unpack_from(batch, _CRC_AT)[0]
@@ -192,6 +163,8 @@ def find_end(segment: LogSegment) -> None:
     end_offset = segment.base_offset
     for placed in segment.batches_from(_ANY_OFFSET):
         end_offset = placed.next_offset
+    if segment.damage:
+        end_offset = max(end_offset, segment.damage[-1].end.offset)
     segment.end = (end_offset, segment.size)
 
 
@@ -217,91 +190,133 @@ class Recovery:
         recovery_point: int,
         epochs: LeaderEpochCache,
         index_interval_bytes: int,
+        now_ms: int,
     ) -> None:
         self._cache = cache
         self._recovery_point = recovery_point
         self._epochs = epochs
         self._index_interval_bytes = index_interval_bytes
+        self._now_ms = now_ms
 
     def recover(self, segments: list[LogSegment]) -> tuple[list[LogSegment], Corruption | None]:
-        """Check ``segments``; those that are left after cutting what was torn, or what is corrupt.
+        """Check ``segments``; those that are left after cutting what was torn.
 
-        The caller syncs them. Raises OSError.
+        Damage that must not be cut is noted in the segments. The corruption is one that the log
+        cannot be used around. The caller syncs the segments. Raises OSError.
         """
         for i, segment in enumerate(segments):
             following = segments[i + 1 :]
             if following and following[0].base_offset <= self._recovery_point:
                 continue
             before = segments[i - 1] if i and not segments[i - 1].size else segment  # a jump
-            bad = self._read(segment, before.base_offset) or self._gap(segment, following)
+            bad = self._read(segment, before.base_offset, following)
+            if bad is None and following and segment.end_offset > following[0].base_offset:
+                problem = f"the next segment begins with offset {following[0].base_offset}"
+                place = segment.size, segment.end_offset
+                return segments, Corruption(segment.path, *place, problem)
             if bad is None:
-                continue
-            if self._is_corrupt(bad, segment, following):
-                return segments, Corruption(segment.path, bad.position, bad.offset, bad.problem)
-            self._cut(segment, bad, following)
-            return segments[: i + 1], None
+                bad = self._gap(segment, following)
+            if bad is not None:
+                self._cut(segment, bad, following)
+                return segments[: i + 1], None
         return segments, None
 
-    def _read(self, segment: LogSegment, reached: int) -> BadBatch | None:
+    def _read(
+        self, segment: LogSegment, reached: int, following: list[LogSegment]
+    ) -> BadBatch | None:
         """Check the batches behind the last trusted index entry, or all if that one lies.
 
-        The log before the segment ends at ``reached``.
+        The log before the segment ends at ``reached``. Returns the batch that is torn, if any.
         """
         segment.trim_indexes(self._recovery_point)
-        end = segment.end
-        start: int | None = None
-        try:
-            for placed in segment.batches_from(_ANY_OFFSET, crc=True):
-                if start is None:
-                    start = placed.position
-                    segment.indexes.controls.truncate_to(placed.header.base_offset)
-                    reached = placed.header.base_offset if start else reached
-                self._check_epoch(placed, reached)
-                reached = placed.next_offset
-                segment.account(placed, self._index_interval_bytes)
-        except BadBatch as bad:
-            segment.end = end
-            return bad
-        if start is None:
-            segment.end = (segment.base_offset, segment.size)
-        else:
-            segment.verified.add(start, segment.size)
-        return None
+        start = Place(*segment.end)
+        size = start.position
+        place = segment.indexed_before(_ANY_OFFSET)
+        segment.indexes.controls.truncate_to(place.offset)
+        reached = place.offset if place.position else reached
+        first = place.position
+        segment.end = (place.offset, size)
+        while True:
+            try:
+                for placed in segment.batches_at(place, size, crc=True):
+                    self._check_epoch(segment, size, placed, reached)
+                    reached = placed.next_offset
+                    segment.account(placed, self._index_interval_bytes)
+            except BadBatch as bad:
+                damaged = self._judge(bad, segment, size, following)
+                segment.verified.add(first, bad.position)
+                if damaged is None:
+                    segment.end = start
+                    return bad
+                segment.skip_damaged(damaged)
+                place = damaged.end
+                reached, first = place
+            else:
+                segment.verified.add(first, size)
+                return None
 
-    def _check_epoch(self, placed: PlacedBatch, reached: int) -> None:
+    def _check_epoch(
+        self, segment: LogSegment, size: int, placed: PlacedBatch, reached: int
+    ) -> None:
         """Above the recovery point a batch may begin an epoch, below it epochs are known.
 
-        The log before the batch ends at ``reached``.
+        The log before the batch ends at ``reached``. A sum does not cover the epoch: one that the
+        next batch takes back was never there.
         """
-        header = placed.header
-        if header.base_offset >= self._recovery_point:
-            self._epochs.assign(header.partition_leader_epoch, reached)
+        header, epoch = placed.header, placed.header.partition_leader_epoch
+        if header.base_offset >= self._recovery_point and epoch > self._epochs.latest_epoch:
+            after = claimed_header(segment.file, placed.end, size)
+            if after is not None and after.partition_leader_epoch < epoch:
+                problem = f"leader epoch is {epoch}, behind it {after.partition_leader_epoch}"
+                raise BadBatch(placed.position, header.base_offset, problem, intact=True)
+            self._epochs.assign(epoch, reached)
         check_epoch(self._epochs, placed)
 
     def _gap(self, segment: LogSegment, following: list[LogSegment]) -> BadBatch | None:
-        """What is wrong where a segment that is good in itself should meet the next one."""
+        """What is torn where a segment that is good in itself should meet the next one.
+
+        Below the recovery point it is damage, which the segment notes.
+        """
         if not following or segment.end_offset == following[0].base_offset:
             return None
-        if is_jump(self._cache.files, segment, following[0].base_offset):
-            segment.end = (following[0].base_offset, 0)
+        offset = following[0].base_offset
+        if is_jump(self._cache.files, segment, offset):
+            segment.end = (offset, 0)
             return None
-        problem = f"the next segment begins with offset {following[0].base_offset}"
-        overlap = segment.end_offset > following[0].base_offset
-        return BadBatch(segment.size, segment.end_offset, problem, intact=overlap)
+        problem = f"the next segment begins with offset {offset}"
+        bad = BadBatch(segment.size, segment.end_offset, problem)
+        if not self._is_corrupt(bad, segment, segment.size, following):
+            return bad
+        here = Place(bad.offset, bad.position)
+        behind = Place(offset, segment.size)
+        segment.skip_damaged(DamagedRange(here, behind, problem, self._now_ms))
+        return None
 
-    def _is_corrupt(self, bad: BadBatch, segment: LogSegment, following: list[LogSegment]) -> bool:
+    def _judge(
+        self, bad: BadBatch, segment: LogSegment, size: int, following: list[LogSegment]
+    ) -> DamagedRange | None:
+        """How far the damage reaches that begins with ``bad``; None: it is torn, and to be cut."""
+        if not self._is_corrupt(bad, segment, size, following):
+            return None
+        return extent(
+            segment.file,
+            bad,
+            size,
+            following[0].base_offset if following else None,
+            at_least=self._recovery_point,
+            since_ms=self._now_ms,
+        )
+
+    def _is_corrupt(
+        self, bad: BadBatch, segment: LogSegment, size: int, following: list[LogSegment]
+    ) -> bool:
         if bad.offset < self._recovery_point or bad.intact:
             return True
-        good = next_batch(segment.file, bad.position, segment.size, bad.offset)
+        good = next_batch(segment.file, bad.position, size, bad.offset)
         if good is not None:
             return not is_torn(segment.file, bad.position, good)
-        # A gap before a segment may be wider than any within one.
-        if any(
-            next_batch(s.file, -1, s.size, max(bad.offset, s.base_offset - 1)) == 0
-            for s in following
-            if s.size
-        ):
-            return not is_torn(segment.file, bad.position, segment.size)
+        if any(_has_good(one, bad.offset) for one in following):
+            return not is_torn(segment.file, bad.position, size)
         return False
 
     def _cut(self, segment: LogSegment, bad: BadBatch, following: list[LogSegment]) -> None:
@@ -314,6 +329,17 @@ class Recovery:
         )
         remove_segments(self._cache, following)
         segment.cut_to(bad.offset, bad.position)
+
+
+def _has_good(segment: LogSegment, offset: int) -> bool:
+    """Whether a segment behind the one with a bad batch at ``offset`` has a good one."""
+    size = segment.size
+    if not size:
+        return False
+    least = max(offset, segment.base_offset - 1)  # a gap before it may be wider than any within one
+    if is_batch_at(segment.file, 0, size, least):
+        return True
+    return next_batch(segment.file, 0, size, least) is not None
 
 
 def check_epoch(epochs: LeaderEpochCache, placed: PlacedBatch) -> None:

@@ -16,7 +16,6 @@ from .config import LogConfig
 from .controls import Controls, load_controls
 from .files import PASSING
 from .flusher import LogFlusher
-from .health import Corruption
 from .names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, numbered
 from .opening import load_producers
 from .producers import ProducerState
@@ -172,9 +171,8 @@ class RecordRemover:
             try:
                 _ = segment.max_timestamp
             except BadBatch as bad:
-                corruption = Corruption(segment.path, bad.position, bad.offset, bad.problem)
-                self._state.report(corruption)
-                segment.assume_max_timestamp(segment.created_ms)
+                if not self._state.note_damage(bad):
+                    segment.assume_max_timestamp(segment.created_ms)
 
     def _remove_front(self, count: int) -> None:
         state = self._state

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from qbus.records import HEADER_SIZE, CorruptBatch, read_header
 
+from .damage import DamagedRange, next_batch, range_of
 from .files import write_all
 from .following import walk
 from .health import Corruption
-from .reader import Place
-from .recovery import check_epoch, next_batch
-from .scan import BadBatch
+from .recovery import check_epoch
+from .scan import BadBatch, Place, scan
 from .segment import LogSegment
 from .state import LogState
 
@@ -56,10 +56,14 @@ class BatchRepair:
         offset = max(corruption.offset, state.segments[0].base_offset)
         segment = state.segment_of(offset)
         end = Place(*segment.end)
+        damaged = range_of(segment.damage, offset)
         try:
-            bad = self._first_bad(segment, offset)
+            if damaged is not None and self._is_bad(segment, damaged):
+                return Damage(segment, damaged.start, damaged.end)
+            bad = None if damaged is not None else self._first_bad(segment, offset)
             if bad is None:
-                state.repaired(offset, offset + 1)
+                end_offset = offset + 1 if damaged is None else damaged.end.offset
+                state.repaired(offset, end_offset)
                 return None
             start = Place(bad.offset, bad.position)
             position = next_batch(segment.file, start.position, end.position, start.offset)
@@ -70,10 +74,20 @@ class BatchRepair:
             raise state.health.judge(f"read {segment.path}", error) from error
         return Damage(segment, start, end)
 
+    def _is_bad(self, segment: LogSegment, damaged: DamagedRange) -> bool:
+        (offset, position), end = damaged.start, damaged.end.position
+        try:
+            for placed in scan(segment.file, position, end, offset, gaps=segment.gaps):
+                check_epoch(self._state.epochs, placed)
+        except BadBatch:
+            return True
+        return not damaged.size
+
     def _first_bad(self, segment: LogSegment, offset: int) -> BadBatch | None:
         """The first batch from an indexed one before ``offset`` on that is bad, up to that one."""
+        start = segment.indexed_before(offset)
         try:
-            for placed in segment.batches_from(offset, crc=True):
+            for placed in segment.batches_at(start, segment.size, crc=True):
                 check_epoch(self._state.epochs, placed)
                 if placed.next_offset > offset:
                     return None

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .flusher import LogFlusher
-from .health import Corruption
 from .replacement import SegmentReplacement
 from .scan import BadBatch
 from .segment import LogSegment
@@ -71,4 +70,5 @@ class LogRewriter:
 
     def report(self, segment: LogSegment, bad: BadBatch) -> None:
         """Make known that a batch is damaged."""
-        self._state.report(Corruption(segment.path, bad.position, bad.offset, bad.problem))
+        bad.path = segment.path
+        self._state.note_damage(bad)

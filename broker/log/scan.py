@@ -11,6 +11,16 @@ _CHUNK: Final = 1 << 20
 _HEADERS_CHUNK: Final = 1 << 16
 
 
+class Place(NamedTuple):
+    """A batch boundary: the position where the batch that begins with ``offset`` begins.
+
+    Before a batch that has a gap before it, ``offset`` may be the one that the gap begins with.
+    """
+
+    offset: int
+    position: int
+
+
 class PlacedBatch(NamedTuple):
     """A batch's header and where in the file the batch begins."""
 
@@ -32,14 +42,18 @@ class BadBatch(Exception):  # noqa: N818 - what was found, as in CorruptBatch
     """What stands at ``position``, where the batch of ``offset`` should be, is no such batch.
 
     ``intact`` says that it is a whole batch, its sum right, but of another place in the log.
+    ``path`` is the file's, where the one who raises it knows that.
     """
 
-    def __init__(self, position: int, offset: int, problem: str, *, intact: bool = False) -> None:
+    def __init__(
+        self, position: int, offset: int, problem: str, *, intact: bool = False, path: str = ""
+    ) -> None:
         super().__init__(problem)
         self.position = position
         self.offset = offset
         self.problem = problem
         self.intact = intact
+        self.path = path
 
 
 def scan(

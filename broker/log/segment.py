@@ -10,6 +10,7 @@ from typing import Final
 
 from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 
+from .damage import DamagedRange, DamagedRanges, range_at, with_range
 from .file_cache import FileCache
 from .files import Data, File, Files, write_all
 from .indexes import NO_TIMESTAMP, ControlIndex, MaxTimestamp, OffsetIndex, TimeIndex
@@ -21,7 +22,7 @@ from .names import (
     TIME_INDEX_SUFFIX,
     numbered,
 )
-from .scan import PlacedBatch, scan
+from .scan import BadBatch, Place, PlacedBatch, scan
 
 _KNOWN: Final = 64
 
@@ -226,7 +227,7 @@ class LogSegment:
 
     Every batch begins with the offset after the one before, or later where there may be ``gaps``.
     ``end`` is the offset after the last batch and the file's size, replaced together, so that any
-    thread may read while the log, under its lock, appends.
+    thread may read while the log, under its lock, appends. ``damage``: see :mod:`.damage`.
 
     While it is appended to it holds its file open (see :class:`.file_cache.Holder`). The file is
     closed only while ``is_stable``: the system reports a failure to write to whoever had the file
@@ -242,6 +243,7 @@ class LogSegment:
         "_max_timestamp",
         "base_offset",
         "created_ms",
+        "damage",
         "directory",
         "end",
         "gaps",
@@ -270,6 +272,7 @@ class LogSegment:
         self.end = (base_offset, size)
         self.created_ms = created_ms
         self.jitter = random.random()  # noqa: S311 - spreads work, hides nothing
+        self.damage: DamagedRanges = ()
         self.verified = VerifiedRanges(size)
         self.places = KnownPlaces()
         self.in_use = False
@@ -355,29 +358,75 @@ class LogSegment:
     def first_timestamp(self) -> int:
         """The timestamp of the first batch, -1 in an empty segment. Raises OSError, BadBatch."""
         if self._first_timestamp is None:
-            for placed in self._scan(0, self.size, self.base_offset):
+            for placed in self.batches_at(Place(self.base_offset, 0), self.size):
                 self._first_timestamp = placed.header.max_timestamp
                 break
             else:
                 return NO_TIMESTAMP
         return self._first_timestamp
 
-    def batches_from(self, offset: int, *, crc: bool = False) -> Iterator[PlacedBatch]:
+    def batches_from(self, offset: int) -> Iterator[PlacedBatch]:
         """Batches to the end, from an indexed one before ``offset`` or the first on.
 
         Raises OSError, and BadBatch where one batch and the next disagree.
         """
         size = self.size
-        position, base_offset = self._confirmed(self.indexes.offsets.lookup(offset)) or (
-            0,
-            self.base_offset,
-        )
-        yield from self._scan(position, size, base_offset, crc=crc)
+        yield from self.batches_at(self.indexed_before(offset), size)
+
+    def indexed_before(self, offset: int) -> Place:
+        """An indexed batch before ``offset``, or the first one. Raises OSError."""
+        entry = self._confirmed(self.indexes.offsets.lookup(offset))
+        return Place(self.base_offset, 0) if entry is None else Place(entry[1], entry[0])
+
+    def batches_at(self, start: Place, end: int, *, crc: bool = False) -> Iterator[PlacedBatch]:
+        """Batches between a place and a position, with ``crc`` checked; damaged ranges are skipped.
+
+        Raises OSError, and BadBatch where one batch and the next disagree.
+        """
+        offset, position = start
+        for damaged in self.damage:
+            if damaged.start < start or damaged.start.position > end:
+                continue
+            yield from self._scan(position, damaged.start.position, offset, crc=crc)
+            offset, position = damaged.end
+        yield from self._scan(position, end, offset, crc=crc)
 
     def _scan(
         self, position: int, end: int, offset: int, *, crc: bool = False
     ) -> Iterator[PlacedBatch]:
-        return scan(self.file, position, end, offset, crc=crc, gaps=self.gaps)
+        try:
+            yield from scan(self.file, position, end, offset, crc=crc, gaps=self.gaps)
+        except BadBatch as bad:
+            bad.path = self.path
+            raise
+
+    @property
+    def readable_end(self) -> Place:
+        """Where the last batch ends: before :attr:`end` if what followed it is missing."""
+        end = Place(*self.end)
+        if self.damage and self.damage[-1].end == end and not self.damage[-1].size:
+            return self.damage[-1].start
+        return end
+
+    def damaged_at(self, position: int, offset: int | None) -> DamagedRange | None:
+        """The damaged range that begins there."""
+        return range_at(self.damage, position, offset) if self.damage else None
+
+    def set_damaged(self, damaged: DamagedRange) -> None:
+        """Step over a range from now on; under the log's lock."""
+        self.damage = with_range(self.damage, damaged)
+        self.forget_places()
+
+    def skip_damaged(self, damaged: DamagedRange) -> None:
+        """Count in a range that begins behind the last batch that was accounted for.
+
+        A run of hidden batches ends there: whether readers may pass over it is not known.
+        """
+        self.set_damaged(damaged)
+        controls = self.indexes.controls
+        if damaged.size and controls.is_open:
+            controls.account(*damaged.start, hidden=False)
+        self.end = damaged.end
 
     def _confirmed(self, entry: tuple[int, int] | None) -> tuple[int, int] | None:
         """Position and base offset of the batch of an index entry, if there is such a batch."""
@@ -508,6 +557,7 @@ class LogSegment:
         self._cuts += 1
         self.hold_open().truncate(size)
         self.end = (end_offset, size)
+        self.damage = tuple(one for one in self.damage if one.end <= self.end)
         self.verified.truncate(size)
         self.indexes.truncate_to(end_offset)
         self.forget_places()
@@ -568,12 +618,19 @@ class LogSegment:
         interval_bytes: int,
     ) -> MaxTimestamp:
         """Add the batches between two places (offset, position); the greatest timestamp now."""
-        for position, header in self._scan(start[1], end[1], start[0]):
+        reached = Place(*start)
+        for placed in self.batches_at(reached, end[1]):
+            position, header = placed
             last_offset = header.last_offset
+            if position > reached.position and made.controls.is_open:
+                made.controls.account(*reached, hidden=False)
+            reached = Place(placed.next_offset, placed.end)
             if header.max_timestamp > greatest.timestamp:
                 greatest = MaxTimestamp(header.max_timestamp, last_offset)
             made.account(position, header.size, last_offset, greatest, interval_bytes)
             made.controls.account(header.base_offset, position, hidden=header.is_hidden)
+        if end[1] > reached.position and made.controls.is_open:
+            made.controls.account(*reached, hidden=False)
         return greatest
 
 

@@ -4,17 +4,21 @@ import logging
 import threading
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import Final
+from contextlib import nullcontext
+from typing import Final, NamedTuple
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
 
 from .config import LogConfig
 from .controls import MakeFold, NoFold, control_snapshots
+from .damage import DamagedRange, extent
+from .damage_file import DamageEntry, entries_of, save_damage
 from .file_cache import FileCache
 from .files import PASSING, Files
 from .health import Corruption, DirectoryHealth
 from .opening import OpenedLog
+from .scan import BadBatch
 from .segment import LogSegment
 from .snapshots import SnapshotFiles
 from .trash import Trash
@@ -42,6 +46,21 @@ class SharedState:
         self.cache = FileCache(files) if cache is None else cache  # an empty one is false
         self.health = DirectoryHealth(path)
         self.trash = Trash(files, clock)
+
+
+class DamagedBatches(NamedTuple):
+    """Batches of a log that cannot be read: where they are, and since when that is known.
+
+    ``last_offset`` is included; ``size`` is in bytes, 0 where the file ends before them.
+    """
+
+    path: str
+    position: int
+    size: int
+    first_offset: int
+    last_offset: int
+    problem: str
+    since_ms: int
 
 
 class LogState:
@@ -82,6 +101,8 @@ class LogState:
         self.corruptions: list[Corruption] = []
         self.refusal: ApiError | None = None
         self.corruption: Corruption | None = None
+        self.is_refused_for_damage = False  # and whole but for that
+        self._saved_damage: list[DamageEntry] | None = None  # None: the file is not known
         self.on_corruption: Callable[[Corruption], None] | None = None
 
     def configure(self, config: LogConfig) -> None:
@@ -141,13 +162,43 @@ class LogState:
 
     def report(self, corruption: Corruption) -> None:
         """Make ``corruption`` known: once for each place."""
-        if corruption in self.corruptions:
+        if any(known.is_at_place_of(corruption) for known in self.corruptions):
             return
         del self.corruptions[: -_MAX_CORRUPTIONS + 1]
         self.corruptions.append(corruption)
         _logger.error("corrupt data: %s", corruption)
         if self.on_corruption is not None:
             self.on_corruption(corruption)
+
+    def note_damage(self, bad: BadBatch, *, is_locked: bool = False) -> bool:
+        """Make a bad batch known, and step over it from now on; whether that is new.
+
+        ``is_locked``: the caller has the log's lock, and must not wait for the disk to sync. Raises
+        OSError.
+        """
+        self.report(Corruption(bad.path or self.directory, bad.position, bad.offset, bad.problem))
+        segment = next((one for one in self.segments if one.path == bad.path), None)
+        if segment is None or min(bad.position, bad.offset) < 0 or _is_known(segment, bad):
+            return False
+        end_offset, size = segment.end
+        damaged = extent(
+            segment.file, bad, size, end_offset, at_least=0, since_ms=self.clock.time_ms()
+        )
+        with nullcontext() if is_locked else self.lock:
+            if segment not in self.segments or segment.size < damaged.end.position:
+                return False
+            segment.set_damaged(damaged)
+        if not is_locked:
+            self.save_damage()
+        return True
+
+    def save_damage(self) -> None:
+        """Write down what is damaged, if that changed. For a thread."""
+        with self.sync_lock:
+            entries = entries_of(self.segments)
+            if self._saved_damage != entries:
+                save_damage(self.cache.files, self.directory, entries)
+                self._saved_damage = entries
 
     def refuse_corrupt(self, corruption: Corruption) -> None:
         """Refuse everything from now on: where the log ends, or what it holds, is not known."""
@@ -156,13 +207,54 @@ class LogState:
         self.report(corruption)
 
     def repaired(self, start_offset: int, end_offset: int) -> None:
-        """The batches between these offsets are good again."""
+        """The batches between these offsets are good again. For a thread."""
         self.corruptions = [
             known for known in self.corruptions if not start_offset <= known.offset < end_offset
         ]
+        segment = self.segment_of(start_offset)
+        left = tuple(
+            one for one in segment.damage if not start_offset <= one.start.offset < end_offset
+        )
+        if left != segment.damage:
+            segment.damage = left
+            segment.forget_places()
+            self.save_damage()
+
+    def take_damage(self, opened: OpenedLog) -> None:
+        """Refuse a log that was found corrupt when it was opened; report what is damaged.
+
+        Damage that was known, and served around, before does not make it refuse anything.
+        """
+        if opened.corruption is not None:
+            self.refuse_corrupt(opened.corruption)
+        new = [_corruption(*one) for one in opened.found]
+        if new and opened.corruption is None:
+            self.refuse_corrupt(new[0])
+            self.is_refused_for_damage = True
+        for segment in self.segments:
+            for damaged in segment.damage:
+                self.report(_corruption(segment, damaged))
+
+    def serve_around_damage(self) -> None:
+        """Go on with a log that was refused, but for its damaged ranges."""
+        with self.lock:
+            if not self.is_refused_for_damage:
+                return
+            self.is_refused_for_damage = False
+            self.corruption = self.refusal = None
+        for one in damage_of(self):
+            _logger.warning(
+                "%s at %d: offsets %d to %d are damaged; no other replica has them, so the rest of"
+                " the log is served without them",
+                one.path,
+                one.position,
+                one.first_offset,
+                one.last_offset,
+            )
 
     def restored(self) -> None:
         """What was corrupt is no part of the log any more."""
+        self.is_refused_for_damage = False
         if self.corruption is not None:
             self.corruption = self.refusal = None
 
@@ -170,7 +262,38 @@ class LogState:
         """Refuse everything from now on: the log is closed or deleted."""
         self.cache.forget_directory(self.directory)
         self.corruption = None
+        self.is_refused_for_damage = False
         self.refusal = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.directory} is closed")
+
+
+def damage_of(state: LogState) -> list[DamagedBatches]:
+    """The damaged ranges of a log that hold offsets it has not deleted."""
+    return [
+        DamagedBatches(
+            segment.path,
+            one.start.position,
+            one.size,
+            one.start.offset,
+            one.end.offset - 1,
+            one.problem,
+            one.since_ms,
+        )
+        for segment in state.segments
+        for one in segment.damage
+        if one.end.offset > max(state.log_start_offset, one.start.offset)
+    ]
+
+
+def _corruption(segment: LogSegment, damaged: DamagedRange) -> Corruption:
+    return Corruption(segment.path, damaged.start.position, damaged.start.offset, damaged.problem)
+
+
+def _is_known(segment: LogSegment, bad: BadBatch) -> bool:
+    return any(
+        one.start == (bad.offset, bad.position)
+        or one.start.position <= bad.position < one.end.position
+        for one in segment.damage
+    )
 
 
 def _base_offset(segment: LogSegment) -> int:

@@ -1,13 +1,17 @@
 """Checking what is on disk: before it is served, and from time to time."""
 
+import logging
+
 from qbus.records import HEADER_SIZE, CorruptBatch, read_header
 
+from .damage import next_batch
 from .health import Corruption
-from .reader import Place
-from .recovery import check_epoch, next_batch
-from .scan import BadBatch, scan
+from .recovery import check_epoch
+from .scan import BadBatch, Place, scan
 from .segment import LogSegment
 from .state import LogState
+
+_logger = logging.getLogger(__name__)
 
 
 class LogVerifier:
@@ -43,7 +47,8 @@ class LogVerifier:
                 if good.position >= end:
                     break
         except BadBatch as bad:
-            self._state.report(Corruption(segment.path, bad.position, bad.offset, bad.problem))
+            bad.path = segment.path
+            self._note(bad)
         except OSError as error:
             excuse = self._state.excuse(segment, error)
             if excuse is not None:
@@ -53,6 +58,12 @@ class LogVerifier:
         if good == start:
             raise CorruptBatch(f"{segment.path}: the batch of offset {start.offset} is corrupt")
         return good
+
+    def _note(self, bad: BadBatch) -> None:
+        try:
+            self._state.note_damage(bad)
+        except OSError:  # it is reported, and looked for again by the next reader
+            _logger.exception("%s: how far the damage reaches is not known", bad.path)
 
 
 class Scrubber:

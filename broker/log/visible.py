@@ -89,7 +89,7 @@ def _runs_after(segment: LogSegment, offset: int, *, wait: bool) -> Iterator[_Ru
 
 
 def _run(segment: LogSegment, number: int, *, wait: bool) -> _Run:
-    index, end = segment.indexes.controls, segment.end
+    index, end = segment.indexes.controls, segment.readable_end
     begin = index.boundary(number, wait=wait)
     assert begin is not None
     following = index.boundary(number + 1, wait=wait)

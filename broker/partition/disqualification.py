@@ -21,6 +21,7 @@ from ..metadata.image import Topic
 from ..metadata.partition_states import forgetting, policy, without
 from .metadata import Metadata
 from .partition import Partition
+from .roles import has_only_copy
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class Disqualification:
     def _due(self, partition: Partition) -> Topic | None:
         """Its topic, if that claims more of this replica than is true.
 
-        The only replica of a partition keeps its claims: there is no better one.
+        The only replica that is in sync or eligible keeps its claims: there is no better one.
         """
         if not partition.is_lost and not self._is_stuck(partition):
             return None
@@ -68,12 +69,12 @@ class Disqualification:
         if topic is None or partition.index >= len(topic.partitions):
             return None
         info = topic.partitions[partition.index]
-        is_shared = len(info.replicas) > 1
-        claims = self._node_id in (
-            {info.leader, *info.isr, *info.elr} if partition.is_lost else info.isr
-        )
+        is_lost = partition.is_lost
+        if len(info.replicas) == 1 or (is_lost and has_only_copy(info, self._node_id)):
+            return None
+        claims = self._node_id in ({info.leader, *info.isr, *info.elr} if is_lost else info.isr)
         is_of_it = partition.log.topic_id in {None, topic.id}
-        return topic if is_shared and claims and is_of_it else None
+        return topic if claims and is_of_it else None
 
     async def _write(self, partition: Partition, topic: Topic) -> None:
         info = topic.partitions[partition.index]

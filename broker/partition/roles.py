@@ -46,11 +46,19 @@ class Roles:
 
     def take(self, partition: Partition, info: PartitionInfo) -> None:
         """Lead or follow, as ``info`` says; call :meth:`prepare` first."""
-        # A disk that failed stays as it is; a log that is corrupt can be fetched anew.
-        is_curable = info.leader != self._node_id and partition.log.is_beyond_repair
+        log, is_led_here = partition.log, info.leader == self._node_id
+        # A disk that failed stays as it is; a log that is corrupt can be fetched anew, or be served
+        # as far as it is good.
+        is_curable = not is_led_here and log.is_beyond_repair
+        if is_led_here and log.can_serve_around_damage and has_only_copy(info, self._node_id):
+            log.serve_around_damage()
+            is_curable = True
         if partition.error is ErrorCode.KAFKA_STORAGE_ERROR and not is_curable:
             return
-        if info.leader == self._node_id:
+        if is_led_here and not log.is_usable:
+            partition.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        if is_led_here:
             partition.lead(info, self._clock.monotonic())
             return
         before = (partition.leader_id, partition.leader_epoch)
@@ -66,6 +74,11 @@ class Roles:
         """Neither lead nor follow: requests get ``code``."""
         self._replicator.remove(partition)
         partition.refuse(code)
+
+
+def has_only_copy(info: PartitionInfo, node_id: int) -> bool:
+    """Whether no other replica is known to have all acknowledged records of a partition."""
+    return {*info.isr, *info.elr} <= {node_id}
 
 
 def is_held(topic: Topic, index: int, node_id: int) -> bool:

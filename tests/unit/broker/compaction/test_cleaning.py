@@ -310,7 +310,7 @@ class TestMeanwhile:
             assert [one.offset for one in iter_records(old.read()[: read_header(old.read()).size])]
             assert old.next_offset == 4
         # A reader that had found the segment, and now looks where in it an offset is
-        placed = [one.header.base_offset for one in segment.batches_from(0, crc=True)]
+        placed = [one.header.base_offset for one in segment.batches_from(0)]
         assert placed == [0, 1, 2, 3]
         assert keyed.items() == [(3, b"a", b"4")]
 
