@@ -23,6 +23,7 @@ from .kafka.share_sessions import ShareSessions
 from .log import LogManager
 from .metadata.cache import MetadataCache
 from .metrics import Metrics
+from .net.memory_budget import MemoryBudget
 from .partition.replica_manager import ReplicaManager
 from .producer_ids import ProducerIds
 from .queues import QueueService
@@ -42,8 +43,9 @@ class Broker:
     :func:`~qbus.broker.startup.running_broker` makes one. ``registration`` is what other brokers
     know of it. ``disque`` has the queues of jobs, where they are served. ``access`` says what
     clients may do, and ``audit`` records it, if that is wanted. ``quotas`` are those of clients,
-    and ``connection_rates`` of addresses. ``is_over`` is set when it cannot keep its promises any
-    more: its session has ended, or its registration is gone.
+    and ``connection_rates`` of addresses. ``memory`` is that of unfinished requests. ``is_over`` is
+    set when it cannot keep its promises any more: its session has ended, or its registration is
+    gone.
     """
 
     config: BrokerConfig
@@ -73,6 +75,7 @@ class Broker:
     audit: AuditLog | None = None
     quotas: ClientQuotas = field(default_factory=ClientQuotas)
     connection_rates: ConnectionRates = field(default_factory=ConnectionRates)
+    memory: MemoryBudget = field(default_factory=lambda: MemoryBudget(0))
     telemetry: ClientTelemetry = field(init=False)
 
     def __post_init__(self) -> None:

@@ -164,6 +164,7 @@ class BrokerRun:
             broker = await _unless(stop, starting)
             if broker is None:
                 return
+            broker.memory = budget
             listeners = self._listeners(broker, sockets, tls, budget)
             for listener in listeners:
                 cleanup.callback(listener.close)

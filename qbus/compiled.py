@@ -48,6 +48,7 @@ MODULES = (
     "qbus.broker.metrics",
     "qbus.delay",
     "qbus.broker.authorization.access",
+    "qbus.broker.delay.contents",
     "qbus.broker.delay.delivery",
     "qbus.broker.delay.fold",
     "qbus.broker.delay.held",

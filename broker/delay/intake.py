@@ -11,7 +11,7 @@ from enum import Enum
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from qbus.delay import BY_KEY, Order, more_than, read_order
+from qbus.delay import BY_KEY, Order
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import (
     BatchHeader,
@@ -21,8 +21,6 @@ from qbus.records import (
     read_header,
     set_log_append_time,
 )
-from qbus.records.bounds import MAX_RECORDS_SIZE
-from qbus.records.compression import peek
 from qbus.records.control import (
     ControlType,
     Entries,
@@ -31,16 +29,14 @@ from qbus.records.control import (
     encode_rescheduled,
     iter_control,
 )
-from qbus.records.decode import records_of
 from qbus.records.header import hide_delayed, set_transactional
-from qbus.records.plain import lacks_headers, may_have_header
 
 from ..log import Log, LogConfig, RecordsRefusedError, StoredPart
+from .contents import Contents
 from .fold import DelayFold, hash_of
 from .held import HeldRecord, HeldRecords
 from .schedule import MAX_OFFSET
 
-_NAMED: Final = b"qbus-"  # which every header that matters begins with
 _MAX_SEQUENCE: Final = 2**31 - 1
 
 
@@ -92,38 +88,17 @@ class Taken(NamedTuple):
         ]
 
 
-def surely_orders_nothing(batch: Buffer) -> bool:
-    """Whether a batch surely has no headers of delays; False says nothing.
-
-    What is compressed is not checked closely: damage in it is for its readers, as in any topic.
-    """
-    return lacks_headers(batch, _NAMED, MAX_RECORDS_SIZE)
-
-
-def may_order(batch: Buffer, header: BatchHeader) -> bool:
-    """Whether a batch may have headers of delays. Raises CorruptBatch.
-
-    Decompresses it: first see :func:`surely_orders_nothing`.
-    """
-    payload = records_of(batch, header, expand=peek)
-    return payload is not None and may_have_header(payload, header.records_count, _NAMED)
-
-
 def take_in(
-    batch: Buffer,
-    header: BatchHeader,
-    config: LogConfig,
-    fold: DelayFold,
-    now_ms: int,
-    stored: int = 0,
+    batch: Buffer, contents: Contents, config: LogConfig, fold: DelayFold, stored: int = 0
 ) -> Taken | None:
     """What is to become of a batch that a producer may write; None: it is visible as it is.
 
     Its first ``stored`` records are in the log already. Where delays were switched off since, what
-    is missing is visible. Raises RecordsRefusedError for what its producer cannot have meant,
-    CorruptBatch.
+    is missing is visible. Raises RecordsRefusedError for what its producer cannot have meant.
     """
-    records, orders = _read(batch, header, config, now_ms)
+    header, now_ms, records, orders, errors = contents
+    if errors:
+        raise RecordsRefusedError(errors)
     visible = sum(
         order is None or (order.target is None and order.due <= now_ms) for order in orders
     )
@@ -157,36 +132,6 @@ def _refuse_orders(items: Sequence[_Item]) -> None:
     ]
     if errors:
         raise RecordsRefusedError(errors)
-
-
-def _read(
-    batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int
-) -> tuple[list[ConsumerRecord], list[Order | None]]:
-    """The records of a batch, and what each asks for. Raises as :func:`take_in`."""
-    from qbus.records.consume import decode_records  # noqa: PLC0415 - loads the codec
-
-    records = decode_records(batch, header, "", 0)
-    orders: list[Order | None] = []
-    if not config.qbus_delay_enable:
-        return records, [None] * len(records)
-    errors: list[tuple[int, str]] = []
-    latest = now_ms + config.qbus_delay_max_ms
-    for record in records:
-        try:
-            order = read_order(record.headers, now_ms)
-            if order is not None and order.due > latest:
-                ahead, most = more_than(order.due - now_ms, config.qbus_delay_max_ms)
-                raise ValueError(
-                    f"it is to be delivered in {ahead}, and qbus.delay.max.ms"
-                    f" ({config.qbus_delay_max_ms}) allows {most}"
-                )
-        except ValueError as error:
-            errors.append((len(orders), str(error)))
-            order = None
-        orders.append(order)
-    if errors:
-        raise RecordsRefusedError(errors)
-    return records, orders
 
 
 def _kind(order: Order | None, now_ms: int) -> _Kind:

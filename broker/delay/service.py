@@ -2,23 +2,24 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, CorruptBatch, ErrorCode
-from qbus.records import Compression, read_header
+from qbus.records import Buffer, Compression, read_header
 
 from ..log import Verification
 from ..partition.background_tasks import BackgroundTasks
 from ..partition.events import PartitionListener
 from ..partition.partition import Partition
+from .contents import Contents, LoopBudget, look, may_order, read, surely_orders_nothing
 from .dead_lettering import DeadLetterTopics
 from .delayed_partition import DelayedPartition, Lateness
 from .fold import DelayFold
 from .held import HeldCache, HeldRecord, HeldRecords
 from .incoming import NewBatch, PartitionIntake, StoredBatch
-from .intake import may_order, surely_orders_nothing, take_in
+from .intake import take_in
 from .schedule import Held
 
 _log = logging.getLogger(__name__)
@@ -84,16 +85,34 @@ class DelayService(PartitionListener[Partition]):
         """What is delayed of a partition, if it is led here."""
         return self._led.get(partition)
 
+    def look(self, partition: Partition, batch: memoryview, budget: LoopBudget) -> Contents | None:
+        """The contents of a producer's batch; None: it is to be appended as it is.
+
+        Raises BlockingIOError where a thread has to :func:`read` them, CorruptBatch, and ApiError
+        as :meth:`Partition.append` does.
+        """
+        if partition not in self._led or partition.error:
+            return None
+        log = partition.log
+        return look(batch, log.check(batch), log.config, self._clock.time_ms(), budget)
+
+    def reader(self, partition: Partition, batch: Buffer) -> Callable[[int], Contents | None]:
+        """What reads in a thread the contents that :meth:`look` did not; takes their most bytes."""
+        header, config, now_ms = read_header(batch), partition.log.config, self._clock.time_ms()
+        return lambda ceiling: read(batch, header, config, now_ms, ceiling)
+
     def intake(
         self,
         partition: Partition,
         batch: memoryview,
         acks: int,
         verification: Verification | None = None,
+        contents: Contents | None = None,
     ) -> PartitionIntake | None:
         """What is to become of a producer's batch; None: it is to be appended as it is.
 
-        ``verification``: that of a transaction's first batch.
+        ``verification``: that of a transaction's first batch. ``contents``: of the batch, if they
+        were read before; those of the broker's own batches are read here.
 
         Where delays were switched off, it is, unless it comes again and is stored at least in part.
         Raises RecordsRefusedError, and ApiError as :meth:`Partition.append` does.
@@ -101,11 +120,12 @@ class DelayService(PartitionListener[Partition]):
         delayed = self._led.get(partition)
         if delayed is None or partition.error:
             return None
-        now_ms = self._clock.time_ms()
         log = partition.log
-        header = log.check(batch)
-        if surely_orders_nothing(batch) or not may_order(batch, header):
-            return None
+        if contents is None:
+            contents = read(batch, log.check(batch), log.config, self._clock.time_ms())
+            if contents is None:
+                return None
+        header = contents.header
         stored = log.stored_part(header)
         if stored is None:
             if not log.config.qbus_delay_enable:
@@ -113,11 +133,11 @@ class DelayService(PartitionListener[Partition]):
         elif stored.records_count == header.records_count:
             return StoredBatch(delayed, header, stored)
         count = 0 if stored is None else stored.records_count
-        taken = take_in(batch, header, log.config, delayed.fold, now_ms, count)
+        taken = take_in(batch, contents, log.config, delayed.fold, count)
         return None if taken is None else NewBatch(delayed, taken, acks, stored, verification)
 
     def may_hold(self, batch: memoryview) -> bool:
-        """Whether a batch has to be looked at closely: malformed, or with a header.
+        """Whether a batch has to be looked at closely: malformed, or with a header, or large.
 
         The checksum is for the append, which refuses what is damaged.
         """

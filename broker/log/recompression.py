@@ -7,6 +7,7 @@ before and after.
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import Buffer, Compression, CorruptBatch, check_crc
+from qbus.records.bounds import MAX_RECORDS_SIZE, most_bytes
 from qbus.records.header import ATTRIBUTES_AT
 
 from .appender import check_fields, read_only_batch
@@ -14,9 +15,6 @@ from .config import LogConfig
 
 PRODUCER = "producer"
 """The value of ``compression.type`` that leaves all batches as they are."""
-
-MAX_PLAIN_BYTES = 128 * 1024 * 1024
-"""How many bytes the records of one batch may take when they are decompressed."""
 
 _CODECS = {
     "uncompressed": Compression.NONE,
@@ -38,11 +36,13 @@ def must_recompress(batch: Buffer, config: LogConfig) -> bool:
     return codec in set(Compression) and codec != _CODECS[config.compression_type]
 
 
-def recompressed(batch: Buffer, config: LogConfig) -> bytearray:
+def recompressed(batch: Buffer, config: LogConfig, ceiling: int = MAX_RECORDS_SIZE) -> bytearray:
     """Return the batch as the topic wants it. Takes a while: not for an event loop.
 
-    Raises :class:`~qbus.errors.ApiError`: what an append would refuse the batch with as it is, but
-    for its timestamps and ``segment.bytes``; CORRUPT_MESSAGE if it cannot be decompressed.
+    ``ceiling``: the bytes that its records may take at most, decompressed. Raises
+    :class:`~qbus.errors.ApiError`: what an append would refuse the batch with as it is, but for its
+    timestamps and ``segment.bytes``; CORRUPT_MESSAGE if it cannot be decompressed,
+    MESSAGE_TOO_LARGE if it is too large then.
     """
     from qbus.records.recompress import recompress  # noqa: PLC0415 - most brokers need no codec
 
@@ -58,9 +58,10 @@ def recompressed(batch: Buffer, config: LogConfig) -> bytearray:
         return bytearray(batch)
     codec = _CODECS[config.compression_type]
     try:
-        return recompress(batch, codec, _level(codec, config), max_size=MAX_PLAIN_BYTES)
+        most = most_bytes(len(batch), ceiling)
+        return recompress(batch, codec, _level(codec, config), max_size=most)
     except CorruptBatch as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"not stored as {codec.name}: {error}") from error
+        raise ApiError(error.code, f"not stored as {codec.name}: {error}") from error
 
 
 def _level(codec: Compression, config: LogConfig) -> int | None:

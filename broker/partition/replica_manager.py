@@ -30,6 +30,7 @@ from .registry import NOTHING, PartitionRegistry
 from .roles import Replicator, Roles
 
 _READERS = 4
+_DECODERS = 2  # whose memory, and share of the interpreter, are bounded by their number
 
 IsLive = Callable[[int, int], bool]
 S = TypeVar("S", bound=FollowerSessions)
@@ -42,7 +43,8 @@ class ReplicaManager(Generic[S]):
     services that stand on partitions subscribe to the one before the start, so that they see every
     partition opened, and add to the other at any time.
     ``purgatory`` has the requests that wait; ``readers`` are the threads for reads that would wait
-    for a disk; ``sessions`` are those of followers.
+    for a disk, ``decoders`` those for batches that take long to decompress or to decode;
+    ``sessions`` are those of followers.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class ReplicaManager(Generic[S]):
         self.tasks = BackgroundTasks()
         self.purgatory = Purgatory(loop)
         self.readers = ThreadPoolExecutor(_READERS, "qbus-read")
+        self.decoders = ThreadPoolExecutor(_DECODERS, "qbus-decode")
         self._loop = loop
         self._logs = logs
         self._metadata = metadata
@@ -134,6 +137,7 @@ class ReplicaManager(Generic[S]):
         for flusher in self._flushers.values():
             await flusher.stop()
         await asyncio.to_thread(self.readers.shutdown)
+        await asyncio.to_thread(self.decoders.shutdown)
 
     # Finding partitions
 

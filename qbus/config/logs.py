@@ -103,6 +103,16 @@ class LogKeys(Settings):
     )
     log_retention_bytes = _default_of(TopicKeys.retention_bytes)
     message_max_bytes = _default_of(TopicKeys.max_message_bytes)
+    message_decompressed_max_bytes = integer(
+        128 * _MIB,
+        "Maximum size of the records of one produced batch, decompressed, in topics whose batches "
+        "the broker decompresses: with delayed records, compaction, or another compression.type "
+        "than producer. Beyond 16 MiB a batch may also be at most 32 times as large as it is "
+        "compressed.",
+        unit="bytes",
+        at_least=_MIB,
+        at_most=128 * _MIB,
+    )
     log_message_timestamp_type = _default_of(TopicKeys.message_timestamp_type)
     log_message_timestamp_before_max_ms = _default_of(TopicKeys.message_timestamp_before_max_ms)
     log_message_timestamp_after_max_ms = _default_of(TopicKeys.message_timestamp_after_max_ms)

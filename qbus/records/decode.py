@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from qbus.errors import CorruptBatch
+from qbus.errors import CorruptBatch, OversizedBatch
 from qbus.records.bounds import MAX_RECORDS_SIZE, most_bytes
 from qbus.records.compression import decompress
 from qbus.records.header import HEADER_SIZE, BatchHeader, Buffer, Compression, read_header
@@ -66,7 +66,9 @@ def records_of(
     if header.records_count == 0:  # compaction may leave such a batch
         return None
     records = memoryview(batch)[HEADER_SIZE:]
-    if header.compression is Compression.NONE and len(records) <= max_size:
+    if header.compression is Compression.NONE:
+        if len(records) > max_size:
+            raise OversizedBatch(f"records of {len(records)} bytes are larger than {max_size}")
         return records
     return expand(header.compression, records, max_size)
 

@@ -25,6 +25,7 @@ from qbus.broker.metadata.image import (
 )
 from qbus.broker.metadata.reader import Cluster
 from qbus.broker.metrics import Metrics
+from qbus.broker.net.memory_budget import MemoryBudget
 from qbus.broker.net.peer import Peer
 from qbus.broker.partition.partition import Partition
 from qbus.broker.partition.registry import log_config
@@ -237,6 +238,7 @@ class DataPlane:
             queues=self.queues,
             cleaner=self.cleaner,
             quotas=ClientQuotas(),
+            memory=MemoryBudget(0),
         )
 
     async def stop(self) -> None:

@@ -22,7 +22,8 @@ who leads. 1 is answered once the leader wrote the batch, -1 once the high water
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -45,6 +46,7 @@ from qbus.wire.messages.produce import (
 from ...authorization import Operation, transactional_id
 from ...authorization import topic as topic_resource
 from ...compaction.keys import check_keys, needs_thread
+from ...delay.contents import Contents, LoopBudget
 from ...delay.intake import OrdersStored, StoredMeanwhileError
 from ...log import AppendInfo, LogConfig, Provenance, RecordsRefusedError, Verification
 from ...log.recompression import PRODUCER, must_recompress, recompressed
@@ -101,20 +103,24 @@ async def _append_late(
     """
     if appends.unverified:
         await _verify(appends)
-    while appends.late:
-        batches, appends.late = appends.late, []
-        prepared = await asyncio.gather(
-            *(asyncio.to_thread(late.prepare) for late in batches), return_exceptions=True
-        )
-        for late, result in zip(batches, prepared, strict=True):
-            try:
-                if isinstance(result, BaseException):
-                    raise result
-                appends.append_late(late, result)
-            except ApiError as error:
-                appends.refuse_late(late.answer, error)
+    lines: dict[Partition, list[_LateBatch]] = {}
+    for late in appends.take_late():
+        lines.setdefault(late.partition, []).append(late)
+    with appends.holding(late for line in lines.values() for late in line):
+        await asyncio.gather(*(_append_in_turn(appends, line) for line in lines.values()))
     answer = appends.answer(response, timeout_s)
     return await answer if isinstance(answer, Delayed) else answer
+
+
+async def _append_in_turn(appends: "_Appends", line: "list[_LateBatch]") -> None:
+    """Append batches of one partition one after another, each once a thread has prepared it."""
+    while line:
+        late = line.pop(0)
+        try:
+            appends.append_late(late, await appends.prepare(late))
+        except ApiError as error:
+            appends.refuse_late(late.answer, error)
+        line[:0] = appends.take_late()  # it is to be prepared once more
 
 
 async def _verify(appends: "_Appends") -> None:
@@ -158,13 +164,16 @@ class _LateBatch(NamedTuple):
     """A batch that is appended once a thread has prepared it, and its place in the response.
 
     What ``prepare`` returns is given to ``append``, which returns None if it has to be prepared
-    once more.
+    once more. ``size`` is that of the copy that is kept until then, in bytes; ``decodes`` says that
+    it is decompressed and decoded, else what it is about is read from the disk.
     """
 
     partition: Partition
     answer: PartitionProduceResponse
     prepare: Callable[[], Any]
     append: Callable[[Any], "_Appended | None"]
+    size: int = 0
+    decodes: bool = False
 
 
 class _Appended(NamedTuple):
@@ -180,6 +189,7 @@ class _Appends:
     __slots__ = (
         "_acks",
         "_broker",
+        "_budget",
         "_context",
         "_replicas",
         "_transactional_id",
@@ -199,6 +209,7 @@ class _Appends:
         self._version = context.api_version
         self._acks = acks
         self._transactional_id = transactional_id
+        self._budget = LoopBudget()
         self.failed = ErrorCode.NONE
         # What waits for the acknowledgements that acks=all asks for.
         self.delayed: DelayedProduce | None = None
@@ -261,7 +272,7 @@ class _Appends:
                 self._recompress_first(partition, answer, records)
                 return answer
             if config.compacts:
-                if needs_thread(records):
+                if needs_thread(records) or not self._may_spend(len(records)):
                     answer = PartitionProduceResponse(index=data.index)
                     self._check_keys_first(partition, answer, records)
                     return answer
@@ -272,6 +283,14 @@ class _Appends:
                 return answer if appended is None else self._answer(partition, answer, appended)
             info = partition.append(records, self._acks)
         return self._answer(partition, PartitionProduceResponse(index=data.index), _Appended(info))
+
+    def _may_spend(self, count: int) -> bool:
+        """Whether the event loop may look through so many bytes more."""
+        try:
+            self._budget.spend(count)
+        except BlockingIOError:
+            return False
+        return True
 
     def _begin_to_verify(
         self, partition: Partition, index: int, records: memoryview
@@ -370,9 +389,56 @@ class _Appends:
     ) -> _Appended | None:
         """Append a batch some of whose records may be delayed, cancel or reschedule.
 
-        None: a thread has to read first what the orders in it are about.
+        None: a thread has to read it first, or what the orders in it are about.
         """
-        intake = self._broker.delays.intake(partition, batch, self._acks, verification)
+        try:
+            contents = self._broker.delays.look(partition, batch, self._budget)
+        except BlockingIOError:
+            self._read_first(partition, answer, batch, verification)
+            return None
+        return self._append_contents(partition, answer, batch, verification, contents)
+
+    def _read_first(
+        self,
+        partition: Partition,
+        answer: PartitionProduceResponse,
+        records: memoryview,
+        verification: Verification | None,
+    ) -> None:
+        """Keep a batch that is too large for the event loop until a thread has read it."""
+        batch = memoryview(bytearray(records))
+        read, ceiling = self._broker.delays.reader(partition, batch), self._ceiling
+        self._keep(
+            _LateBatch(
+                partition,
+                answer,
+                lambda: read(ceiling),
+                lambda contents: self._append_contents(
+                    partition, answer, batch, verification, contents
+                ),
+                len(batch),
+                True,
+            )
+        )
+
+    @property
+    def _ceiling(self) -> int:
+        """The bytes that the records of one batch may take, decompressed."""
+        return self._broker.config.message_decompressed_max_bytes
+
+    def _append_contents(
+        self,
+        partition: Partition,
+        answer: PartitionProduceResponse,
+        batch: memoryview,
+        verification: Verification | None,
+        contents: Contents | None,
+    ) -> _Appended | None:
+        """Append a batch whose contents were read; returns as :meth:`_append_or_hold`."""
+        intake = None
+        if contents is not None:
+            delays = self._broker.delays
+            intake = delays.intake(partition, batch, self._acks, verification, contents)
         if intake is None:
             return _Appended(partition.append(batch, self._acks, verification))
         if not intake.needs_thread:
@@ -410,15 +476,17 @@ class _Appends:
         """Keep a batch until it is compressed anew, beyond the life of the request's frame."""
         if partition.error:
             raise ApiError(partition.error)
-        batch, config = bytes(records), partition.log.config
+        batch, config, ceiling = bytes(records), partition.log.config, self._ceiling
         self._keep(
             _LateBatch(
                 partition,
                 answer,
-                lambda: _recompressed(batch, config),
+                lambda: _recompressed(batch, config, ceiling),
                 lambda made: self._append_as_configured(
                     partition, answer, memoryview(made), verification
                 ),
+                len(batch),
+                True,
             )
         )
 
@@ -432,20 +500,42 @@ class _Appends:
         """Keep a batch for a compacted topic until a thread has seen its keys."""
         if partition.error:
             raise ApiError(partition.error)
-        batch = bytearray(records)
+        batch, ceiling = bytearray(records), self._ceiling
         self._keep(
             _LateBatch(
                 partition,
                 answer,
-                lambda: check_keys(batch),
+                lambda: check_keys(batch, ceiling),
                 lambda _: self._append_as_configured(
                     partition, answer, memoryview(batch), verification
                 ),
+                len(batch),
+                True,
             )
         )
 
     def _keep(self, late: _LateBatch) -> None:
         self.late.append(late)
+
+    def take_late(self) -> list[_LateBatch]:
+        """The batches that were kept since the last time."""
+        taken, self.late = self.late, []
+        return taken
+
+    @contextmanager
+    def holding(self, batches: Iterable[_LateBatch]) -> Iterator[None]:
+        """Account for the copies of batches in the memory of unfinished requests."""
+        size, memory = sum(late.size for late in batches), self._broker.memory
+        memory.force(size)
+        try:
+            yield
+        finally:
+            memory.release(size)
+
+    def prepare(self, late: _LateBatch) -> Awaitable[Any]:
+        """Prepare a batch in a thread."""
+        executor = self._replicas.decoders if late.decodes else None
+        return self._replicas.purgatory.loop.run_in_executor(executor, late.prepare)
 
     def append_late(self, late: _LateBatch, prepared: Any) -> None:
         """Append a batch that is prepared. Raises :class:`~qbus.errors.ApiError`."""
@@ -517,10 +607,10 @@ class _Appends:
         return answer
 
 
-def _recompressed(batch: bytes, config: LogConfig) -> bytearray:
+def _recompressed(batch: bytes, config: LogConfig, ceiling: int) -> bytearray:
     if config.compacts:
-        check_keys(batch)
-    return recompressed(batch, config)
+        check_keys(batch, ceiling)
+    return recompressed(batch, config, ceiling)
 
 
 def _refuse_zstd(records: memoryview) -> None:
