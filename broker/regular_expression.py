@@ -9,17 +9,23 @@ so both steps are bounded:
   sum of its counts, its Unicode classes, and RE2's memory, hence the size of the program. What
   passes compiles within milliseconds.
 - **Matching** takes time in proportion to the size of the program times the length of the text,
-  whatever the expression, and releases the interpreter: a thread matches many texts while the
-  event loop runs.
+  whatever the expression, and releases the interpreter: :func:`find_matching` has a thread match
+  many texts while the event loop runs.
 """
 
+import asyncio
+import logging
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import re2
 
 from qbus.errors import ApiError, ErrorCode
+
+_log = logging.getLogger(__name__)
 
 MAX_LENGTH: Final = 4096  # characters
 MAX_REPETITIONS: Final = 500  # the sum of the counts of an expression
@@ -29,6 +35,10 @@ _MATCHING_BYTES: Final = 1024 * 1024
 
 _COUNTED: Final = re.compile(r"\{(\d+)(?:,(\d*))?\}", re.ASCII)
 _UNICODE_CLASS: Final = re.compile(r"\\[pP]")
+
+_SLOW_S: Final = 1.0
+_THREAD: Final = ThreadPoolExecutor(1, thread_name_prefix="regular-expressions")
+"""One thread: hostile expressions occupy one core at most, and wait for each other."""
 
 
 class InvalidRegularExpression(ApiError):  # noqa: N818 - what it is
@@ -61,9 +71,28 @@ class RegularExpression:
         size: int = self._compiled.programsize
         return size
 
-    def matching(self, texts: Iterable[str]) -> frozenset[str]:
-        """Return the texts that the expression matches. For a thread if they are many."""
-        return frozenset(filter(self.matches, texts))
+
+async def find_matching(pattern: str, texts: Collection[str]) -> frozenset[str]:
+    """Return the texts that match an expression as a whole; the event loop goes on meanwhile.
+
+    Raises:
+        InvalidRegularExpression: the expression is malformed or too large.
+    """
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_THREAD, _find_matching, pattern, texts)
+
+
+def _find_matching(pattern: str, texts: Collection[str]) -> frozenset[str]:
+    began = time.monotonic()
+    compiled = RegularExpression(pattern)
+    found = frozenset(filter(compiled.matches, texts))
+    if (took := time.monotonic() - began) > _SLOW_S:
+        _log.warning(
+            "matching %d names with the regular expression %.200r took %.1f s,"
+            " others waited: its program has %d instructions",
+            *(len(texts), pattern, took, compiled.size),
+        )
+    return found
 
 
 def _check_size(pattern: str) -> None:

@@ -236,17 +236,21 @@ class ConsumerGroup:
         return self._finish(f"{len(late)} members were silent for too long" if late else "")
 
     def topics_changed(self, names: Collection[str], now: float, /) -> list[Effect]:
-        """Assign anew if members subscribe to a topic that came, went or grew."""
+        """Assign anew if members subscribe to a topic that came, went or grew.
+
+        ``names``: of these topics; none if only what patterns match has changed.
+        """
         self._effects = []
         if self._state is GroupState.DEAD:
             return self._effects
-        is_concerned = False
-        for member in self._roster.members:
-            former = member.subscription
-            if member.pattern:
-                self._roster.match(member)
-            is_concerned |= not (former | member.subscription).isdisjoint(names)
-        if is_concerned:
+        members = self._roster.members
+        former = [member.matching for member in members]
+        self._roster.match_all()
+        if any(
+            (before is not member.matching and before != member.matching)
+            or not member.subscription.isdisjoint(names)
+            for member, before in zip(members, former, strict=True)
+        ):
             self._targets.begin_epoch()
             self._assign(now)
         return self._finish("topics have changed")
@@ -328,7 +332,7 @@ class ConsumerGroup:
 
         Raises:
             ApiError: UNRELEASED_INSTANCE_ID, another member has the instance id and did not leave;
-                GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION or UNSUPPORTED_ASSIGNOR;
+                GROUP_MAX_SIZE_REACHED or UNSUPPORTED_ASSIGNOR;
                 COORDINATOR_NOT_AVAILABLE, it was said before what the member said last.
         """
         self._check(request)
@@ -378,8 +382,6 @@ class ConsumerGroup:
                 ErrorCode.UNSUPPORTED_ASSIGNOR,
                 f"{request.assignor} is none of {', '.join(self._settings().assignors)}",
             )
-        if request.pattern:
-            self._roster.compiled(request.pattern)
 
     def _update(self, member: Member, request: ConsumerHeartbeat) -> bool:
         """Take in what a member tells of itself; return whether it concerns the assignment."""

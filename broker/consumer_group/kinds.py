@@ -7,6 +7,7 @@ again when the last member of KIP-848 is gone; *bidirectional* allows both, *dis
 consumers of a group can be restarted one by one with another protocol, in either direction.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
@@ -31,7 +32,10 @@ from .assignors import ASSIGNORS, Partitions
 from .group import ConsumerGroup, Settings
 from .member import JOIN, Classic, Member, MemberState
 from .nodes import decode
+from .patterns import TopicPattern, TopicPatterns
 from .roster import Catalog
+
+_log = logging.getLogger(__name__)
 
 _UPGRADES = frozenset({"upgrade", "bidirectional"})
 _DOWNGRADES = frozenset({"downgrade", "bidirectional"})
@@ -57,6 +61,7 @@ class ClusterTopics(Catalog):
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
+        self.patterns = TopicPatterns(self._names)
 
     def find(self, name: str) -> tuple[bytes, int] | None:
         """Return a topic's id and the number of its partitions; None: there is none."""
@@ -68,8 +73,11 @@ class ClusterTopics(Catalog):
         topic = self._metadata.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
-    def names(self) -> Collection[str]:
-        """Return the names of all topics."""
+    def pattern(self, text: str) -> TopicPattern | None:
+        """Return a pattern whose topics were found; None: it is not valid."""
+        return self.patterns.find(text)
+
+    def _names(self) -> Collection[str]:
         return self._metadata.topics.keys()
 
 
@@ -84,6 +92,38 @@ class ConsumerGroups:
             max_size=config.group_max_size,
             initial_rebalance_delay=config.group_initial_rebalance_delay_ms / 1000,
         )
+
+    async def resolve(self, request: ConsumerHeartbeat) -> object:
+        """Find the topics that a request's pattern matches; they are known while the result lives.
+
+        Raises:
+            ApiError: INVALID_REGULAR_EXPRESSION.
+        """
+        return await self._catalog.patterns.resolve(request.pattern) if request.pattern else None
+
+    async def prepare(self, group_id: str, nodes: Mapping[str, bytes]) -> object:
+        """Find the topics that a stored group's patterns match, as :meth:`resolve` does.
+
+        Raises:
+            MalformedGroupError: the nodes do not hold a group.
+        """
+        found: list[TopicPattern] = []
+        for text in {member.pattern for member in decode(nodes)[2] if member.pattern}:
+            try:
+                found.append(await self._catalog.patterns.resolve(text))
+            except ApiError as error:  # stored by another version, which accepted more
+                _log.warning(
+                    "group %r: the pattern %.200r matches no topics: %s", group_id, text, error
+                )
+        return found
+
+    def follow_topics(self, changed: Callable[[], None]) -> None:
+        """Compare new topics with the patterns; ``changed`` is called later if one matches any."""
+        self._catalog.patterns.follow(changed)
+
+    def close(self) -> None:
+        """Stop what :meth:`follow_topics` began."""
+        self._catalog.patterns.close()
 
     def restore(
         self, group_id: str, _image: GroupImage, nodes: Mapping[str, bytes], now: float

@@ -123,7 +123,9 @@ class Member:
     @property
     def subscription(self) -> frozenset[str]:
         """The names of all topics that it subscribes to."""
-        return self.topics | self.matching
+        if not self.matching:
+            return self.topics
+        return self.topics | self.matching if self.topics else self.matching
 
     @property
     def held(self) -> Partitions:

@@ -4,15 +4,16 @@ Nothing here knows of epochs or of time. What holds at all times: an instance id
 member, and so does a partition.
 """
 
-from collections.abc import Collection, ValuesView
+from collections.abc import ValuesView
 from typing import Protocol
 
 from qbus.errors import ApiError, ErrorCode
 
-from ..regular_expression import RegularExpression
+from ..group.requests import Sight
 from .assignors import Partitions, TopicPartition
 from .member import NONE, Member
 from .nodes import member_path
+from .patterns import NO_TOPICS, TopicPattern
 
 
 class Catalog(Protocol):
@@ -24,8 +25,8 @@ class Catalog(Protocol):
     def name(self, topic_id: bytes) -> str | None:
         """Return the name of the topic with an id."""
 
-    def names(self) -> Collection[str]:
-        """Return the names of the topics that a pattern may match."""
+    def pattern(self, text: str) -> TopicPattern | None:
+        """Return a pattern whose topics were found; None: it is not valid."""
 
 
 class Roster:
@@ -38,7 +39,7 @@ class Roster:
         self._members: dict[str, Member] = {}
         self._instances: dict[str, str] = {}
         self._holders: dict[TopicPartition, str] = {}
-        self._patterns: dict[str, RegularExpression] = {}
+        self._patterns: dict[str, TopicPattern] = {}
 
     # For reading
 
@@ -184,28 +185,25 @@ class Roster:
 
     def match(self, member: Member) -> None:
         """Find the topics that a member's pattern matches."""
-        if not member.pattern:
-            member.matching = frozenset()
-            return
-        try:
-            matches = self.compiled(member.pattern).matches
-        except ApiError:  # stored by another version, which understood more
-            member.matching = frozenset()
-            return
-        found = filter(matches, self._catalog.names())
-        if member.sight is not None:
-            found = filter(member.sight.sees, found)
-        member.matching = frozenset(found)
+        member.matching = self._visible(member.pattern, member.sight)
 
-    def compiled(self, pattern: str) -> RegularExpression:
-        """Return a pattern, compiled.
+    def match_all(self) -> None:
+        """Find the topics of all patterns anew, once for members of the same client."""
+        found: dict[tuple[str, Sight | None], frozenset[str]] = {}
+        for member in self._members.values():
+            if member.pattern:
+                key = member.pattern, member.sight
+                if key not in found:
+                    found[key] = self._visible(*key)
+                member.matching = found[key]
 
-        Raises:
-            ApiError: INVALID_REGULAR_EXPRESSION.
-        """
-        known = self._patterns.get(pattern)
-        if known is None:
+    def _visible(self, text: str, sight: Sight | None) -> frozenset[str]:
+        """The topics that a pattern matches, and that the member may know of."""
+        pattern = self._catalog.pattern(text) if text else None
+        if pattern is None:
+            return NO_TOPICS
+        if self._patterns.get(text) is not pattern:
             used = {member.pattern for member in self._members.values()}
-            self._patterns = {key: value for key, value in self._patterns.items() if key in used}
-            known = self._patterns[pattern] = RegularExpression(pattern)
-        return known
+            self._patterns = {key: one for key, one in self._patterns.items() if key in used}
+            self._patterns[text] = pattern
+        return pattern.topics if sight is None else frozenset(filter(sight.sees, pattern.topics))

@@ -7,13 +7,13 @@ it has members. The registry knows the two only by the protocols below: this pac
 the second kind, which stands on it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from qbus.errors import ErrorCode
 
 from .group import GroupImage
-from .requests import Effect, Request
+from .requests import ConsumerHeartbeat, Effect, Request
 from .state import GroupState
 
 
@@ -88,6 +88,22 @@ class GroupMachine(Protocol):
 
 class GroupKinds(Protocol):
     """Makes groups that are not classic ones, and turns one kind into the other."""
+
+    async def resolve(self, request: ConsumerHeartbeat) -> object:
+        """Find the topics that a request's pattern matches; they are known while the result lives.
+
+        Raises:
+            ApiError: INVALID_REGULAR_EXPRESSION.
+        """
+
+    async def prepare(self, group_id: str, nodes: Mapping[str, bytes]) -> object:
+        """Find the topics that a stored group's patterns match, as :meth:`resolve` does."""
+
+    def follow_topics(self, changed: Callable[[], None]) -> None:
+        """Compare new topics with the patterns; ``changed`` is called later if one matches any."""
+
+    def close(self) -> None:
+        """Stop what :meth:`follow_topics` began."""
 
     def restore(
         self, group_id: str, image: GroupImage, nodes: Mapping[str, bytes], now: float

@@ -193,6 +193,9 @@ class GroupRegistry:
         Raises:
             ApiError: the group cannot be loaded, or does not take such requests.
         """
+        if isinstance(request, ConsumerHeartbeat) and request.pattern and self._kinds is not None:
+            self._check_owner(group_id)
+            _kept = await self._kinds.resolve(request)
         is_light = isinstance(request, Heartbeat | ConsumerHeartbeat)
         metadata = self._groups.get(group_id) if is_light else None
         if metadata is None or self._is_closed:
@@ -362,6 +365,8 @@ class GroupRegistry:
             self.unload(metadata, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         for task in list(self._loading.values()):
             task.cancel()
+        if self._kinds is not None:
+            self._kinds.close()
 
     async def _load(self, group_id: str) -> None:
         try:
@@ -373,6 +378,8 @@ class GroupRegistry:
                 is_in_log = await move_in(self._store, self.homes, group_id, znodes, now_ms)
                 if is_in_log:
                     await self._drop_stale(self.homes.log, group_id)
+            if self._kinds is not None and znodes.nodes:
+                _kept = await self._kinds.prepare(group_id, znodes.nodes)
             self._check_owner(group_id)  # ownership may have changed meanwhile
             if guards != self._guards:
                 raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -398,6 +405,11 @@ class GroupRegistry:
 
     def topics_changed(self, names: Collection[str]) -> None:
         """Tell every group in memory that topics came, went or grew."""
+        self._follow(names)
+        if self._kinds is not None:
+            self._kinds.follow_topics(partial(self._follow, ()))
+
+    def _follow(self, names: Collection[str]) -> None:
         now = self._clock.monotonic()
         for metadata in self:
             self._perform(metadata, metadata.group.topics_changed(names, now))

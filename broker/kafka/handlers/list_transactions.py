@@ -13,9 +13,9 @@ from qbus.wire.messages.list_transactions import (
     TransactionState,
 )
 
-from ...authorization import Operation, transactional_id
-from ...regular_expression import RegularExpression
-from ...transaction import State
+from ...authorization import Operation, ResourceType, transactional_id
+from ...regular_expression import find_matching
+from ...transaction import State, Transaction
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -24,20 +24,23 @@ if TYPE_CHECKING:
 _STATES: Final = {state.label: state for state in State}
 
 
-def handle(
+async def handle(
     broker: "Broker", context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    """List what passes all filters. States that nobody knows are named in the answer."""
+    """List what passes all filters. Unknown states are named in the response."""
     unknown = [name for name in request.state_filters if name not in _STATES]
     states = {_STATES[name] for name in request.state_filters if name in _STATES}
     if unknown and not states:
         return ListTransactionsResponse(unknown_state_filters=unknown)
     try:
-        pattern = request.transactional_id_pattern
-        matches = RegularExpression(pattern).matches if pattern else None
-        found = broker.transactions.listed(
+        listed = broker.transactions.listed(
             states, frozenset(request.producer_id_filters), request.duration_filter
         )
+        found = [one for one in listed if _is_visible(context, one)]
+        pattern = request.transactional_id_pattern
+        if pattern and context.may_any(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID):
+            matching = await find_matching(pattern, [one.transactional_id for one in found])
+            found = [one for one in found if one.transactional_id in matching]
     except ApiError as error:
         return ListTransactionsResponse(error_code=error.code)
     return ListTransactionsResponse(
@@ -49,7 +52,9 @@ def handle(
                 transaction_state=one.state.label,
             )
             for one in found
-            if matches is None or matches(one.transactional_id)
-            if context.may(Operation.DESCRIBE, transactional_id(one.transactional_id))
         ],
     )
+
+
+def _is_visible(context: RequestContext, transaction: Transaction) -> bool:
+    return context.may(Operation.DESCRIBE, transactional_id(transaction.transactional_id))

@@ -2,18 +2,21 @@
 
 import re
 from collections.abc import Iterator
+from threading import current_thread
 
 import pytest
 import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbus.broker import regular_expression
 from qbus.broker.regular_expression import (
     MAX_LENGTH,
     MAX_REPETITIONS,
     MAX_UNICODE_CLASSES,
     InvalidRegularExpression,
     RegularExpression,
+    find_matching,
 )
 
 
@@ -88,8 +91,25 @@ def test_a_name_matches_as_a_whole(pattern: str, name: str, *, expected: bool) -
     assert RegularExpression(pattern).matches(name) is expected
 
 
-def test_many_names_are_matched_at_once() -> None:
-    assert RegularExpression("t.*").matching(["ta", "b", "t"]) == {"ta", "t"}
+async def test_many_names_are_matched_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: set[str] = set()
+    matches = RegularExpression.matches
+
+    def noting(self: RegularExpression, text: str) -> bool:
+        threads.add(current_thread().name)
+        return matches(self, text)
+
+    monkeypatch.setattr(RegularExpression, "matches", noting)
+    assert await find_matching("t.*", ["ta", "b", "t"]) == {"ta", "t"}
+    assert threads == {"regular-expressions_0"}
+
+
+async def test_a_search_that_takes_long_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(regular_expression, "_SLOW_S", -1.0)
+    await find_matching("t.*", ["ta", "b"])
+    assert "matching 2 names with the regular expression 't.*' took" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -212,7 +232,7 @@ def test_compiled_expressions_are_not_kept_by_the_library(monkeypatch: pytest.Mo
 def test_no_pattern_takes_exponential_time(pattern: str) -> None:
     """Each of these does where a matcher goes back and tries again: the test would not end."""
     compiled = RegularExpression(pattern)
-    assert not compiled.matching("a" * 240 + str(n) for n in range(100))
+    assert not any(compiled.matches("a" * 240 + str(n)) for n in range(100))
 
 
 def _patterns() -> st.SearchStrategy[str]:

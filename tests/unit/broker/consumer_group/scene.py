@@ -1,12 +1,13 @@
 """One group of KIP-848, its clients as the protocol makes them behave, and the time."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from qbus.broker.consumer_group import ConsumerGroup, Partitions
 from qbus.broker.consumer_group.group import Settings
 from qbus.broker.consumer_group.nodes import decode
+from qbus.broker.consumer_group.patterns import TopicPattern
 from qbus.broker.group.requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
@@ -15,7 +16,8 @@ from qbus.broker.group.requests import (
     Respond,
     Save,
 )
-from qbus.errors import ErrorCode
+from qbus.broker.regular_expression import RegularExpression
+from qbus.errors import ApiError, ErrorCode
 
 NOTHING: Partitions = frozenset()
 
@@ -34,8 +36,13 @@ class Topics:
         name = topic_id.decode()
         return name if name in self.sizes else None
 
-    def names(self) -> Collection[str]:
-        return self.sizes.keys()
+    def pattern(self, text: str) -> TopicPattern | None:
+        try:
+            matches = RegularExpression(text).matches
+        except ApiError:
+            return None
+        names = frozenset(self.sizes)
+        return TopicPattern(text, frozenset(filter(matches, names)), names)
 
 
 class Scene:

@@ -743,14 +743,17 @@ def test_names_and_a_pattern_add_up_and_an_empty_pattern_is_none() -> None:
     assert client.owned == {(b"t", 0)}
 
 
-def test_a_pattern_that_cannot_be_read_changes_nothing(scene: Scene) -> None:
-    refused = scene.beat("a", 0, **(SUBSCRIBED | {"pattern": "("}))
-    assert refused.error is ErrorCode.INVALID_REGULAR_EXPRESSION
-    assert refused.message
-    assert not scene.group.members
-    client = scene.client("a")
-    assert scene.refusal("a", client.epoch, pattern="[") is ErrorCode.INVALID_REGULAR_EXPRESSION
-    assert client.beat().error is ErrorCode.NONE
+def test_topics_that_a_pattern_matches_later_begin_one_epoch() -> None:
+    """The names of new topics come first; what patterns match of them follows."""
+    scene = Scene(ta=1)
+    scene.client("a", topics=None, pattern="t.")
+    scene.client("b", "tb")
+    epoch = scene.group.epoch
+    scene.topics.sizes["tb"] = 1
+    scene.group.topics_changed((), scene.now)
+    assert scene.group.epoch == epoch + 1
+    scene.group.topics_changed((), scene.now)
+    assert scene.group.epoch == epoch + 1
 
 
 # Assignors

@@ -1,6 +1,7 @@
 """Groups in their registry: stored, taken over, and changed from one protocol to the other."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from qbus.broker.group import (
     GroupState,
 )
 from qbus.broker.group.requests import GroupProtocol, Leave, Leaver
-from qbus.broker.metadata.image import PartitionsChanged, TopicCreated
+from qbus.broker.metadata.image import PartitionsChanged, TopicCreated, TopicDeleted
 from qbus.consumer_protocol import (
     Subscription,
     decode_assignment,
@@ -56,6 +57,8 @@ class Shell(shell.Shell):
         self, member_id: str, epoch: int, group_id: str = "g", **said: Any
     ) -> ConsumerHeartbeatResult:
         request = ConsumerHeartbeat(member_id, epoch, **said)
+        if request.pattern:  # a thread finds its topics
+            return await self.groups.consumer_heartbeat(group_id, request)
         result = await self.soon(self.groups.consumer_heartbeat(group_id, request))
         answer: ConsumerHeartbeatResult = await result
         return answer
@@ -376,3 +379,59 @@ async def test_a_group_of_a_thousand_members_is_stored_and_taken_over() -> None:
     assert isinstance(group, ConsumerGroup)
     assert group.state is GroupState.STABLE
     assert len({one for member in group.members for one in member.assigned}) == 3000
+
+
+# Patterns
+
+
+MATCHING: dict[str, Any] = {"topics": None, "pattern": "t.*"}
+
+
+async def matching(scene: Shell) -> set[str]:
+    group = await scene.groups.describe("g")
+    assert isinstance(group, ConsumerGroup)
+    return {name for member in group.members for name in member.matching}
+
+
+async def test_topics_that_come_and_go_are_matched_in_the_background(scene: Shell) -> None:
+    assert (await scene.enter("a", **MATCHING)).assignment == ALL
+    new = scene.metadata.add("tb", 1, b"b" * 16), scene.metadata.add("u", 1, b"u" * 16)
+    await scene.metadata.publish(*map(TopicCreated, new))
+    await until(lambda: matching(scene), {"t", "tb"})
+    await scene.metadata.publish(TopicDeleted(scene.metadata.topics.pop("t")))
+    await until(lambda: matching(scene), {"tb"})
+
+
+async def test_a_pattern_that_is_not_valid_changes_nothing(scene: Shell) -> None:
+    refused = await scene.enter("a", pattern="(")
+    assert refused.error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert refused.message
+    assert "missing )" in refused.message
+    joined = await scene.enter("a")
+    refused = await scene.beat("a", joined.epoch, pattern="[")
+    assert refused.error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert (await scene.beat("a", joined.epoch)).error is ErrorCode.NONE
+
+
+async def test_a_group_that_is_loaded_knows_what_its_patterns_match(scene: Shell) -> None:
+    joined = await scene.enter("a", **MATCHING)
+    scene.restart()
+    assert await matching(scene) == {"t"}
+    beat = await scene.beat("a", joined.epoch, owned=ALL)
+    assert (beat.error, beat.epoch) == (ErrorCode.NONE, joined.epoch)
+
+
+async def test_a_stored_pattern_that_is_not_valid_any_more_matches_nothing_and_is_logged(
+    scene: Shell, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await scene.enter("a", **MATCHING)
+    scene.restart()
+    monkeypatch.setattr("qbus.broker.regular_expression.MAX_LENGTH", 2)
+    assert await matching(scene) == set()
+    assert "'t.*' matches no topics" in caplog.text
+
+
+async def until(look: Callable[[], Awaitable[object]], expected: object) -> None:
+    async with asyncio.timeout(10):
+        while await look() != expected:  # noqa: ASYNC110 - a group has no events
+            await asyncio.sleep(0.01)

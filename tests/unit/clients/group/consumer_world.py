@@ -3,12 +3,13 @@
 import asyncio
 import random
 from collections import Counter, defaultdict
-from collections.abc import Collection
 from typing import Any
 
 from qbus.broker.consumer_group import ConsumerGroup
 from qbus.broker.consumer_group.group import Settings
+from qbus.broker.consumer_group.patterns import TopicPattern
 from qbus.broker.group.requests import ConsumerHeartbeat, ConsumerHeartbeatResult, Respond
+from qbus.broker.regular_expression import RegularExpression
 from qbus.clients.group.options import Callbacks, GroupOptions
 from qbus.clients.group.reconciliation import Reconciliation
 from qbus.clients.types import OffsetAndMetadata, TopicPartition
@@ -46,8 +47,10 @@ class Topics:
     def name(self, wanted: bytes) -> str | None:
         return next((name for name in self.sizes if topic_id(name) == wanted), None)
 
-    def names(self) -> Collection[str]:
-        return self.sizes.keys()
+    def pattern(self, text: str) -> TopicPattern | None:
+        names = frozenset(self.sizes)
+        matches = RegularExpression(text).matches
+        return TopicPattern(text, frozenset(filter(matches, names)), names)
 
 
 class Coordinator:
