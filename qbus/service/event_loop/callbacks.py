@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 
 _MOST_FRAMES: Final = 60
 _UNNAMED: Final = re.compile(r"Task-\d+")
+_LOOPS_OWN: Final = {"_run", "_run_once", "run_forever"}
+_HERE: Final = str(PurePath(__file__).parent)
 # The frames of asyncio that know the handle: its own, and the loop's when it has just returned.
 _HANDLE_IN: Final = {"Handle._run": "self", "BaseEventLoop._run_once": "handle"}
 
@@ -29,14 +31,18 @@ class Place(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The innermost line, in short."""
+        """The innermost line, in short; empty if the callback itself has no frames."""
         innermost = self.stack[-1]
+        if innermost.name in _LOOPS_OWN and "asyncio" in innermost.filename:
+            return ""
         path = "/".join(PurePath(innermost.filename).parts[-3:])
         return f"{path}:{innermost.lineno} in {innermost.name}"
 
 
 def place_of(frame: FrameType, tick: int) -> Place:
     """Where a loop's thread is, by its innermost frame."""
+    while frame.f_code.co_filename.startswith(_HERE) and frame.f_back is not None:
+        frame = frame.f_back  # the loop was about to log what it was at
     stack = traceback.StackSummary.extract(
         traceback.walk_stack(frame), limit=_MOST_FRAMES, lookup_lines=False
     )
@@ -57,12 +63,16 @@ def callback_of(frame: FrameType | None) -> str:
 
 
 def name_of(callback: Any) -> str:
-    """The name of a callback, or of the task that it is a step of."""
+    """The name of a callback, of the task that it is a step of, or of who gets what came."""
     while isinstance(callback, partial):
         callback = callback.func
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
         return _name_of_task(owner)
+    if isinstance(owner, asyncio.Transport):
+        return _qualified(type(owner.get_protocol()))
+    if callback is None:
+        return "a cancelled callback"
     return _qualified(callback) or _qualified(type(callback))
 
 

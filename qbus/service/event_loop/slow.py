@@ -12,6 +12,7 @@ _log = logging.getLogger(__name__)
 
 _PAUSE_S: Final = 10.0
 _MOST_NAMES: Final = 100
+_MOST_LINES: Final = 10
 
 OTHERS: Final = "(others)"
 UNKNOWN: Final = "(unknown)"
@@ -34,15 +35,17 @@ class _Handler:
 class SlowHandlers:
     """What took longer than ``ticks.slow_s``, by name: how often, and for how long.
 
-    A line of the log for each, but for each name one in ten seconds. ``place`` is where the
-    watchdog saw the loop stand last, and ``cpu_before`` what the loop's thread had used of the
-    processor before a time.
+    A line of the log for each; but in ten seconds one for each name, and ten in all. ``place`` is
+    where the watchdog saw the loop stand last, and ``cpu_before`` what the loop's thread had used
+    of the processor before a time.
     """
 
     def __init__(self, ticks: Ticks, cpu_time: Callable[[], float] = time.thread_time) -> None:
         self.ticks = ticks
         self._cpu_time = cpu_time
         self._handlers: dict[str, _Handler] = {}
+        self._lines_since = float("-inf")
+        self._lines = 0
         self.place: Place | None = None
         self.cpu_before: Callable[[float], float | None] = _unknown
         self.describe: Callable[[object, int], str] = _describe
@@ -69,15 +72,16 @@ class SlowHandlers:
         handler.count += 1
         handler.seconds += seconds
         handler.longest_s = max(seconds, handler.longest_s)
-        if now - handler.logged_at < _PAUSE_S:
+        if now - handler.logged_at < _PAUSE_S or not self._may_log(now):
             handler.unlogged += 1
             return
+        place = self.place
         again = f"; {handler.unlogged} times more since its last line" if handler.unlogged else ""
         handler.logged_at, handler.unlogged = now, 0
         whose = f" of {client}" if client else ""
         cpu = self._cpu(began, seconds)
-        place = self.place
-        where = f"; it stood at {place.line}" if place and place.tick == self.ticks.number else ""
+        line = place.line if place is not None and place.tick == self.ticks.number else ""
+        where = f"; it stood at {line}" if line else ""
         _log.warning(
             "%s%s held the event loop for %.3f s%s%s%s", name, whose, seconds, cpu, where, again
         )
@@ -91,6 +95,12 @@ class SlowHandlers:
         seen = place is not None and place.tick == ticks.number
         name = place.callback if seen and place is not None else UNKNOWN
         self.note(name, began + explained, now)
+
+    def _may_log(self, now: float) -> bool:
+        if now - self._lines_since >= _PAUSE_S:
+            self._lines_since, self._lines = now, 0
+        self._lines += 1
+        return self._lines <= _MOST_LINES
 
     def _handler(self, name: str) -> _Handler:
         handler = self._handlers.get(name)

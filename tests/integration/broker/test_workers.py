@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.error import HTTPError
 from uuid import uuid4
 
+import psutil
 import pytest
 from confluent_kafka import Consumer as TheirConsumer
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -18,6 +19,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from qbus import Admin, Consumer, Producer
 from qbus.errors import ApiError, ErrorCode
 from tests.support.broker_process import BrokerProcess
+from tests.support.freezing_main import PROGRAM, VARIABLE
 from tests.support.ports import free_port
 from tests.support.secure_broker import certificates
 from tests.support.waiting import wait_until
@@ -136,6 +138,31 @@ def test_a_worker_that_dies_is_started_again(tmp_path: Path, number: int) -> Non
         assert (
             f"broker {number} has ended (SIGKILL): starting it again at once" in broker.log_text()
         )
+
+
+def test_a_worker_that_stands_still_for_longer_than_its_session_is_left_out_and_starts_anew(
+    tmp_path: Path,
+) -> None:
+    freeze = {VARIABLE: "8"}
+    session = ("-o", "zookeeper.session.timeout.ms=2000")
+    broker = WorkersProcess(tmp_path, 2, *session, env=freeze)
+    broker.program = PROGRAM
+    with broker:
+        fill(broker.bootstrap, "orders", 4)
+        frozen = broker.worker_pid(2)
+        os.kill(frozen, signal.SIGUSR1)
+        with Admin(broker.bootstrap) as admin:
+            wait_until(
+                lambda: [node.id for node in admin.describe_cluster().nodes] == [1],
+                "a cluster without it",
+            )
+        assert psutil.pid_exists(frozen), "its process lives"
+        wait_until(lambda: broker.serves() and broker.worker_pid(2) != frozen, "a new one")
+        assert numbers(broker.bootstrap, "orders", 4, 200) == list(range(200))
+        log = broker.log_text()
+    assert "its process lives, and has said nothing for the session time-out" in log
+    assert "nothing is acknowledged until it is known" in log
+    assert "broker 2 has ended (exit code 1): starting it again at once" in log
 
 
 def test_the_hub_is_started_again_and_the_workers_with_it(tmp_path: Path) -> None:

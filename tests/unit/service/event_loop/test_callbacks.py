@@ -1,6 +1,7 @@
 """Which callback a loop is at is read from its frames."""
 
 import asyncio
+import socket
 import sys
 import threading
 from functools import partial
@@ -9,6 +10,10 @@ from types import FrameType
 from qbus.service.event_loop.callbacks import callback_of, name_of, place_of
 
 _HERE = f"{__name__}"
+
+
+class Getter(asyncio.Protocol):
+    """Gets bytes."""
 
 
 class Timer:
@@ -25,6 +30,18 @@ def test_the_package_that_all_modules_share_is_left_out() -> None:
     from qbus.service.event_loop.ticks import Ticks
 
     assert name_of(Ticks().stands_s).startswith("service.event_loop.ticks.")
+
+
+async def test_bytes_that_came_are_named_by_who_gets_them() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(Getter, ours)
+        assert name_of(transport.close) == f"{_HERE}.Getter"
+        transport.close()
+
+
+def test_a_cancelled_callback_has_no_name() -> None:
+    assert name_of(None) == "a cancelled callback"
 
 
 async def test_a_step_of_a_task_is_named_by_the_task() -> None:
