@@ -235,12 +235,31 @@ class GroupOffset:
 
 
 @dataclass(frozen=True, slots=True)
+class DamagedBatches:
+    """Batches that a Qbus broker cannot read from its disk: reading them is CORRUPT_MESSAGE.
+
+    ``position`` and ``size`` in bytes say where they are in the file ``path``; 0 bytes: the file
+    ends before them. ``last_offset`` is included, -1 where it is not known. ``since_ms``: when they
+    were found, in milliseconds since the Unix epoch.
+    """
+
+    path: str
+    position: int
+    size: int
+    first_offset: int
+    last_offset: int
+    since_ms: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaSize:
     """A partition in a log directory and its size in bytes.
 
     ``is_future``: it is being moved here from another directory of the broker. ``lag``: how many
     records it is behind the high watermark, or behind the replica it is copied from.
     ``compaction_problem``: why a Qbus broker does not compact it, empty unless it is damaged.
+    ``damage``: the batches that a Qbus broker cannot read.
     """
 
     topic: str
@@ -249,6 +268,7 @@ class ReplicaSize:
     lag: int = 0
     is_future: bool = False
     compaction_problem: str = ""
+    damage: tuple[DamagedBatches, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,8 @@ class SharedState:
 class DamagedBatches(NamedTuple):
     """Batches of a log that cannot be read: where they are, and since when that is known.
 
-    ``last_offset`` is included; ``size`` is in bytes, 0 where the file ends before them.
+    ``last_offset`` is included, -1 where it is not known; ``size`` is in bytes, 0 where the file
+    ends before them.
     """
 
     path: str
@@ -101,6 +102,7 @@ class LogState:
         self.corruptions: list[Corruption] = []
         self.refusal: ApiError | None = None
         self.corruption: Corruption | None = None
+        self.corrupt_since_ms = 0
         self.is_refused_for_damage = False  # and whole but for that
         self._saved_damage: list[DamageEntry] | None = None  # None: the file is not known
         self.on_corruption: Callable[[Corruption], None] | None = None
@@ -203,6 +205,7 @@ class LogState:
     def refuse_corrupt(self, corruption: Corruption) -> None:
         """Refuse everything from now on: where the log ends, or what it holds, is not known."""
         self.corruption = corruption
+        self.corrupt_since_ms = self.clock.time_ms()
         self.refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"corrupt data: {corruption}")
         self.report(corruption)
 
@@ -267,8 +270,11 @@ class LogState:
 
 
 def damage_of(state: LogState) -> list[DamagedBatches]:
-    """The damaged ranges of a log that hold offsets it has not deleted."""
-    return [
+    """The damaged ranges of a log that hold offsets it has not deleted.
+
+    Of a log that is refused without any, where that begins; its last offset is -1.
+    """
+    found = [
         DamagedBatches(
             segment.path,
             one.start.position,
@@ -282,6 +288,11 @@ def damage_of(state: LogState) -> list[DamagedBatches]:
         for one in segment.damage
         if one.end.offset > max(state.log_start_offset, one.start.offset)
     ]
+    bad = state.corruption
+    if bad is not None and not found:
+        place = bad.path, max(bad.position, 0), 0, bad.offset, -1
+        found = [DamagedBatches(*place, bad.problem, state.corrupt_since_ms)]
+    return found
 
 
 def _corruption(segment: LogSegment, damaged: DamagedRange) -> Corruption:

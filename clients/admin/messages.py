@@ -405,6 +405,18 @@ def log_dir(node_id: int, result: DescribeLogDirsResult) -> LogDir:
             lag=partition.offset_lag,
             is_future=partition.is_future_key,
             compaction_problem=partition.compaction_problem,
+            damage=tuple(
+                DamagedBatches(
+                    one.path,
+                    one.position,
+                    one.size,
+                    one.first_offset,
+                    one.last_offset,
+                    one.since_ms,
+                    one.problem,
+                )
+                for one in partition.damage
+            ),
         )
         for topic in result.topics
         for partition in topic.partitions

@@ -42,12 +42,14 @@ def topic_description(
     eligible: Mapping[int, Iterable[int]],
     delayed: Mapping[int, DelayedRecords] | None = None,
     uncompacted: Mapping[int, Mapping[int, str]] | None = None,
+    damaged: Iterable[Document] = (),
 ) -> Document:
     """A topic with its non-default settings and its partitions.
 
     By partition, where known: ``offsets`` holds the start and end offset, ``sizes`` the bytes on
     disk, ``eligible`` the eligible leader replicas, ``delayed`` what is held back (None: the topic
-    holds nothing back), ``uncompacted`` why brokers do not compact their damaged replicas.
+    holds nothing back), ``uncompacted`` why brokers do not compact their damaged replicas. ``damaged`` are batches that
+    brokers cannot read.
     """
     return {
         "name": topic.name,
@@ -69,6 +71,7 @@ def topic_description(
             for partition, brokers in sorted((uncompacted or {}).items())
             for broker, reason in sorted(brokers.items())
         ],
+        "damaged": list(damaged),
     }
 
 

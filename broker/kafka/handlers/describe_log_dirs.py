@@ -3,8 +3,8 @@
 Version 3 adds an error for the whole answer, 4 the volume's total and usable bytes. A directory
 that failed is KAFKA_STORAGE_ERROR. No topics (null) stands for all. A replica that is being moved
 to a directory is there as a future one, with the bytes that were copied; its lag is the number of
-records that are not copied yet. Of a replica that is damaged, and therefore not compacted, a tagged
-field of Qbus's own says why.
+records that are not copied yet. Of a replica that is damaged, tagged fields of Qbus's own say which
+batches are, and why it is not compacted.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from qbus.errors import ErrorCode
 from qbus.wire.messages.describe_log_dirs import (
+    DescribeLogDirsDamage,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -26,9 +27,11 @@ from ..context import RequestContext
 
 if TYPE_CHECKING:
     from ...broker import Broker
+    from ...log import Log
     from ...log.data_directory import DataDirectory
 
 _UNKNOWN = -1
+_MOST_DAMAGE = 1000  # ranges of one log that are told
 
 
 async def handle(
@@ -64,6 +67,7 @@ async def _describe(
                     partition_size=log.size,
                     offset_lag=max(behind, 0),
                     compaction_problem=troubles.get(key, ""),
+                    damage=_damage(log),
                 )
             )
     for key, move in list(directory.moves.items()):
@@ -83,6 +87,21 @@ async def _describe(
         total_bytes=total,
         usable_bytes=usable,
     )
+
+
+def _damage(log: "Log") -> list[DescribeLogDirsDamage]:
+    return [
+        DescribeLogDirsDamage(
+            path=one.path,
+            position=one.position,
+            size=one.size,
+            first_offset=one.first_offset,
+            last_offset=one.last_offset,
+            since_ms=one.since_ms,
+            problem=one.problem,
+        )
+        for one in log.damage[:_MOST_DAMAGE]
+    ]
 
 
 def _space(path: str) -> tuple[int, int]:

@@ -1,13 +1,14 @@
 """DescribeLogDirs (API 35): the log directories of a broker and their contents (KIP-113).
 
 Version 2 is flexible; 3 adds an error for the whole request; 4 the sizes of volumes (KIP-827). Why
-a replica is not compacted is in a tagged field of Qbus's own.
+a replica is not compacted, and which of its batches are damaged, is in tagged fields of Qbus's own.
 """
 
 from qbus.wire.declare import Bool, Int16, Int32, Int64, String, Struct, field
 
 # Kafka's own tags count from 0; this is far away from them.
 _COMPACTION_TAG = 10_000
+_DAMAGE_TAG = 10_001
 
 
 class DescribableLogDirTopic(Struct):
@@ -19,6 +20,17 @@ class DescribeLogDirsRequest(Struct, flexible="2+"):
     topics: list[DescribableLogDirTopic] | None = field()
 
 
+class DescribeLogDirsDamage(Struct):
+    # The last offset is included; -1: how far the damage reaches is not known.
+    path: String = field()
+    position: Int64 = field()
+    size: Int64 = field()
+    first_offset: Int64 = field()
+    last_offset: Int64 = field()
+    since_ms: Int64 = field()
+    problem: String = field()
+
+
 class DescribeLogDirsPartition(Struct):
     partition_index: Int32 = field()
     partition_size: Int64 = field()
@@ -26,6 +38,7 @@ class DescribeLogDirsPartition(Struct):
     is_future_key: Bool = field()
     # Empty unless compaction has stopped because the replica's log is damaged.
     compaction_problem: String = field("2+", tag=_COMPACTION_TAG)
+    damage: list[DescribeLogDirsDamage] = field("2+", tag=_DAMAGE_TAG)
 
 
 class DescribeLogDirsTopic(Struct):
