@@ -13,6 +13,7 @@ from .mirroring import Provenance
 from .names import TopicPartition
 from .producers import Producer, ProducerState, StoredPart, Verification
 from .reader import LogSlice, TimestampOffset
+from .state import DamagedBatches
 from .transactions import AbortedTransaction
 from .visible import VisibleRecords
 
@@ -21,6 +22,7 @@ __all__ = [
     "AbortedTransaction",
     "AppendInfo",
     "Corruption",
+    "DamagedBatches",
     "DataDirectory",
     "EpochEnd",
     "EpochStart",

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from qbus.errors import ErrorCode
 
-from ..log import DataDirectory
+from ..log import DamagedBatches, DataDirectory
 from ..metrics import BoundedNames, Metrics, Samples
 from .isr_changes import IsrChanges
 from .partition import Partition
@@ -13,6 +14,7 @@ from .purgatory import Purgatory
 from .registry import PartitionRegistry, Traffic
 
 _STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+_MOST_DAMAGE = 100  # ranges that are named
 
 
 def register_metrics(
@@ -79,6 +81,13 @@ def _register_partitions(metrics: Metrics, registry: PartitionRegistry) -> None:
         "Number of places where corrupt data was found; it is never served.",
         lambda: sum(len(p.log.corruptions) for p in registry),
     )
+    metrics.gauges_by(
+        ["topic", "partition", "offset"],
+        "damaged_offsets",
+        "Offsets from this one on whose batches cannot be read from the disk, for the first 100"
+        " damaged ranges; 0 where a log is refused and how many are damaged is not known.",
+        lambda: _damaged(registry),
+    )
     gauge(
         "partition_transactions",
         "Open transactions in partitions that this broker leads, one for each partition.",
@@ -116,6 +125,19 @@ def _register_partitions(metrics: Metrics, registry: PartitionRegistry) -> None:
         "Bytes of record batches sent to followers.",
         lambda: closed.replicated_bytes + sum(p.replicated_bytes for p in registry),
     )
+
+
+def _damaged(registry: PartitionRegistry) -> Iterable[tuple[Sequence[str], float]]:
+    found = (
+        ((one.topic, str(one.index), str(bad.first_offset)), _count_of(bad))
+        for one in registry
+        for bad in one.log.damage
+    )
+    return list(islice(found, _MOST_DAMAGE))
+
+
+def _count_of(bad: DamagedBatches) -> float:
+    return max(bad.last_offset - bad.first_offset + 1, 0)
 
 
 _BY_TOPIC: Sequence[tuple[str, str, Callable[[Traffic], int]]] = (

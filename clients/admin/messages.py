@@ -100,6 +100,7 @@ from ..net.retry import Outcomes
 from ..types import (
     ConfigEntry,
     ConfigSource,
+    DamagedBatches,
     GroupDescription,
     LogDir,
     MemberDescription,

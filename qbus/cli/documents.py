@@ -48,8 +48,8 @@ def topic_description(
 
     By partition, where known: ``offsets`` holds the start and end offset, ``sizes`` the bytes on
     disk, ``eligible`` the eligible leader replicas, ``delayed`` what is held back (None: the topic
-    holds nothing back), ``uncompacted`` why brokers do not compact their damaged replicas. ``damaged`` are batches that
-    brokers cannot read.
+    holds nothing back), ``uncompacted`` why brokers do not compact their damaged replicas.
+    ``damaged`` are batches that brokers cannot read.
     """
     return {
         "name": topic.name,

@@ -17,6 +17,7 @@ from qbus.cli.parameters import bootstrap as read_bootstrap
 from qbus.cli.session import administration
 from qbus.cli.targets import Target
 from qbus.cli.topic.health import is_unavailable, is_under_replicated
+from qbus.cli.topic.replicas import damaged, reported_replicas
 from qbus.clients import Admin
 from qbus.clients.net.dial import dial
 from qbus.errors import ApiError
@@ -35,6 +36,15 @@ if TYPE_CHECKING:
     from qbus.local_cluster.settings import SparkSettings
 
 _TIMEOUT_S = 2.0
+_REPORTED = (
+    "cluster_id",
+    "controller",
+    "partitions",
+    "under_replicated",
+    "offline",
+    "damaged",
+    "spark",
+)
 
 
 async def gather(data_dir: Path | None, zookeeper: str | None, target: Target) -> Document:
@@ -59,9 +69,7 @@ async def _local(layout: Layout, settings: "ClusterSettings", target: Target) ->
     try:
         document = await _reported(_as_administrator(layout, settings, target))
     except (Failure, ApiError):
-        document = dict.fromkeys(
-            ("cluster_id", "controller", "partitions", "under_replicated", "offline", "spark")
-        ) | {"brokers": []}
+        document = dict.fromkeys(_REPORTED) | {"brokers": []}
     reported = {broker["id"]: broker for broker in document["brokers"]}
 
     def pid(kind: str, number: int) -> int | None:
@@ -114,7 +122,10 @@ async def describe(admin: Admin) -> Document:
     partitions = [partition for topic in topics for partition in topic.partitions]
     leaders = Counter(partition.leader for partition in partitions)
     replicas = Counter(node for partition in partitions for node in partition.replicas)
-    up = await asyncio.gather(*(_is_up(node) for node in about.nodes))
+    up, held = await asyncio.gather(
+        asyncio.gather(*(_is_up(node) for node in about.nodes)),
+        reported_replicas(admin, (node.id for node in about.nodes)),
+    )
     brokers = {
         node.id: _broker(node.id, node.host, node.port, is_up=is_up)
         for node, is_up in zip(about.nodes, up, strict=True)
@@ -133,6 +144,7 @@ async def describe(admin: Admin) -> Document:
         "partitions": len(partitions),
         "under_replicated": _named(topics, is_under_replicated),
         "offline": _named(topics, is_unavailable),
+        "damaged": damaged(held),
     }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from qbus.cli.output import table
+from qbus.cli.topic.replicas import damage_sentence
 from qbus.cli.units import counted
 
 if TYPE_CHECKING:
@@ -79,6 +80,10 @@ def _partitions(status: dict[str, Any]) -> list[str]:
         more = f" and {len(found) - _SHOWN} more" * (len(found) > _SHOWN)
         names = f": {', '.join(found[:_SHOWN])}{more}" if found else ""
         lines.append(f"{len(found)} {meaning}{names}")
+    damaged = status["damaged"]
+    lines += [damage_sentence(entry) for entry in damaged[:_SHOWN]]
+    if len(damaged) > _SHOWN:
+        lines.append(f"and {len(damaged) - _SHOWN} more damaged places")
     return lines
 
 

@@ -1,6 +1,5 @@
 """Descriptions of topics, gathered from several requests."""
 
-import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -8,18 +7,16 @@ from typing import TYPE_CHECKING, TypeVar
 from qbus.cli.documents import topic_description
 from qbus.cli.output import Document
 from qbus.cli.topic.health import EVERYTHING, Filters
+from qbus.cli.topic.replicas import Replicas, damaged, reported_replicas
 from qbus.clients import PartialFailure
 from qbus.clients.types import EARLIEST, LATEST, ConfigKind, TopicPartition
 from qbus.errors import ApiError
 
 if TYPE_CHECKING:
     from qbus.clients import Admin
-    from qbus.clients.types import ConfigEntry, ReplicaSize, TopicDescription
+    from qbus.clients.types import ConfigEntry, TopicDescription
 
 T = TypeVar("T")
-
-PATIENCE_S = 3.0
-"""How long a description waits for the sizes that one broker reports: it may be dead."""
 
 
 async def describe_topics(
@@ -49,7 +46,9 @@ async def describe_topics(
     ]
     starts = await _known(admin.list_offsets(dict.fromkeys(led, EARLIEST)))
     ends = await _known(admin.list_offsets(dict.fromkeys(led, LATEST)))
-    sizes, problems = await _sizes(admin, topics)
+    replicas = await _replicas(admin, topics)
+    sizes, problems = _sizes(replicas)
+    unreadable = damaged(replicas)
     eligible = await _known(admin.eligible_leaders(topic.name for topic in topics))
     delaying = {
         name
@@ -73,6 +72,7 @@ async def describe_topics(
             if topic.name in delaying
             else None,
             {place.partition: problems[place] for place in _places(topic) if place in problems},
+            [entry for entry in unreadable if entry["topic"] == topic.name],
         )
         for topic in topics
     ]
@@ -101,32 +101,25 @@ async def _known(answers: Awaitable[Mapping[TopicPartition, T]]) -> Mapping[Topi
         return {}
 
 
-async def _sizes(
-    admin: "Admin", topics: Iterable["TopicDescription"]
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, dict[int, str]]]:
-    """Bytes on disk of the largest replica, and why brokers do not compact theirs, by broker.
+async def _replicas(admin: "Admin", topics: Iterable["TopicDescription"]) -> Replicas:
+    described = {place for topic in topics for place in _places(topic)}
+    nodes = {node for topic in topics for part in topic.partitions for node in part.replicas}
+    return {
+        node: [one for one in held if TopicPartition(one.topic, one.partition) in described]
+        for node, held in (await reported_replicas(admin, nodes)).items()
+    }
 
-    Brokers that do not answer soon are left out.
-    """
-    nodes = sorted(
-        {node for topic in topics for part in topic.partitions for node in part.replicas}
-    )
-    found = await asyncio.gather(*(_sizes_of(admin, node) for node in nodes))
+
+def _sizes(
+    replicas: Replicas,
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, dict[int, str]]]:
+    """Bytes on disk of the largest replica, and why brokers do not compact theirs, by broker."""
     sizes: dict[TopicPartition, int] = {}
     problems: dict[TopicPartition, dict[int, str]] = {}
-    for node, replicas in zip(nodes, found, strict=True):
-        for replica in replicas:
+    for node, held in replicas.items():
+        for replica in held:
             key = TopicPartition(replica.topic, replica.partition)
             sizes[key] = max(replica.size, sizes.get(key, 0))
             if replica.compaction_problem:
                 problems.setdefault(key, {})[node] = replica.compaction_problem
     return sizes, problems
-
-
-async def _sizes_of(admin: "Admin", node: int) -> list["ReplicaSize"]:
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            directories = await admin.describe_log_dirs([node])
-    except (ApiError, TimeoutError):
-        return []
-    return [replica for directory in directories for replica in directory.replicas]

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from qbus.cli.output import table
+from qbus.cli.topic.replicas import damage_sentence
 from qbus.cli.units import counted, format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def _headline(topic: dict[str, Any]) -> "RenderableType":
             f" compacted there: {trouble['reason']}",
             "red",
         )
+    for entry in topic["damaged"]:
+        line.append(f"\n{damage_sentence(entry)}", "red")
     return line
 
 

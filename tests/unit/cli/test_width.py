@@ -59,6 +59,7 @@ def test_topics() -> None:
         "config": {},
         "delayed": None,
         "uncompacted": [],
+        "damaged": [],
         "partitions": [partition(0), partition(11)],
     }
     shown = lines(topic_descriptions([topic]))
@@ -70,7 +71,7 @@ def test_topics() -> None:
 def test_replicas_that_may_lead_without_being_in_sync_are_shown_where_there_are_some() -> None:
     topic: dict[str, Any] = {"name": "t", "id": "L6pmXb5tSmuaoLS_Xb5tSg", "config": {}}
     topic["delayed"] = None
-    topic["uncompacted"] = []
+    topic["uncompacted"] = topic["damaged"] = []
     shown = lines(topic_descriptions([topic | {"partitions": [partition(0, isr=[1], elr=[2])]}]))
     assert "0 1 12 1,2,3 1 2 12345678 23456789 123.4 MB" in shown
 
@@ -184,6 +185,7 @@ def test_clusters() -> None:
         "partitions": 1000,
         "under_replicated": [],
         "offline": [],
+        "damaged": [],
     }
     shown = lines(cluster_status(status))
     assert "3 up broker-3.example.net:9092 1234567 controller 1000 3000" in shown

@@ -7,11 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from qbus.cli.topic import details
+from qbus.cli.topic import replicas
 from qbus.cli.topic.details import describe_topics
 from qbus.cli.topic.health import Filters
+from qbus.cli.topic.replicas import damage_sentence
 from qbus.clients import ConnectionFailed, PartialFailure
 from qbus.clients.types import (
+    DamagedBatches,
     LogDir,
     OffsetAndTimestamp,
     PartitionDescription,
@@ -107,7 +109,7 @@ async def test_brokers_that_do_not_tell_sizes() -> None:
 async def test_a_broker_that_says_nothing_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(details, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(replicas, "PATIENCE_S", 0.05)
     admin = Admin()
     admin.silent = {2}
     async with asyncio.timeout(5):
@@ -140,3 +142,26 @@ async def test_replicas_that_are_not_compacted_are_named_with_the_reason(
     admin: Any = Admin()
     (topic,) = await describe_topics(admin, ["t"])
     assert topic["uncompacted"] == [{"partition": 1, "broker": 2, "reason": "at offset 7: bad CRC"}]
+
+
+async def test_batches_that_cannot_be_read_are_named_with_their_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bad = DamagedBatches("/d/t-1/0.log", 99, 120, 7, 8, 1_700_000_000_000, "bad CRC")
+    lost = DamagedBatches("/d/t-0", 0, 0, 3, -1, 1_700_000_000_000, "records are missing")
+    held = (ReplicaSize("t", 0, 8, damage=(lost,)), ReplicaSize("t", 1, 20, damage=(bad,)))
+    monkeypatch.setitem(SIZES, 2, held)
+    admin: Any = Admin()
+    (topic,) = await describe_topics(admin, ["t"])
+    first, second = topic["damaged"]
+    assert (second["partition"], second["broker"]) == (1, 2)
+    assert (second["first_offset"], second["last_offset"]) == (7, 8)
+    assert (second["file"], second["position"]) == ("/d/t-1/0.log", 99)
+    assert second["since"] == 1_700_000_000_000
+    assert first["last_offset"] is None
+    said = damage_sentence(second)
+    assert said.startswith(
+        "t-1 on broker 2: offsets 7 to 8 are damaged, /d/t-1/0.log at 99, found "
+    )
+    assert said.endswith("bad CRC")
+    assert "t-0 on broker 2 is not served" in damage_sentence(first)
