@@ -29,10 +29,11 @@ _CLOSE_TIMEOUT = 5.0
 _MAX_CORRELATION_ID = 0x7FFFFFFF
 _NEW_S = 2.0
 """Seconds for which a connection is new: brokers close those that do not authenticate at once."""
-_SPEAKS_TLS = "likely its listener speaks TLS: security.protocol is SSL or SASL_SSL there"
-_WANTS_CERTIFICATE = "likely it wants a client's certificate, see ssl.certificate.location"
+_ITS_LOG = "the broker's log says why, such as too many connections or no file descriptors; "
+_SPEAKS_TLS = f"{_ITS_LOG}if its listener speaks TLS, security.protocol is SSL or SASL_SSL there"
+_WANTS_CERTIFICATE = f"{_ITS_LOG}if it wants a client's certificate, see ssl.certificate.location"
 _WANTS_SASL = (
-    "likely its listener wants SASL: security.protocol is SASL_SSL or SASL_PLAINTEXT there"
+    f"{_ITS_LOG}if its listener wants SASL, security.protocol is SASL_SSL or SASL_PLAINTEXT there"
 )
 
 

@@ -152,7 +152,7 @@ async def test_what_is_wrong_is_said(secured: SecuredKafka) -> None:
         (
             ClientSecurity(protocol="SSL", ssl_ca_location=certificates().ca),
             ApiError,
-            "likely its listener wants SASL",
+            "if its listener wants SASL",
         ),
         (ClientSecurity(), ApiError, "security.protocol is SSL or SASL_SSL there"),
     ]

@@ -167,7 +167,7 @@ def test_who_forgets_the_file_learns_that_one_is_needed(up: Up) -> None:
         assert process.stderr is not None
         said = process.stderr.readline().decode()
         process.terminate()
-    assert "likely its listener speaks TLS: security.protocol is SSL or SASL_SSL there" in said
+    assert "if its listener speaks TLS, security.protocol is SSL or SASL_SSL there" in said
 
 
 def test_limits_are_kept_by_the_cluster(admin: Qbus) -> None:

@@ -230,7 +230,7 @@ async def test_what_is_wrong_is_said(broker: SecuredBroker) -> None:
         (
             broker.sasl,
             ClientSecurity(protocol="SSL", ssl_ca_location=certificates().ca),
-            "likely its listener wants SASL",
+            "if its listener wants SASL",
         ),
         (
             broker.bootstrap,
