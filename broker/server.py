@@ -8,11 +8,11 @@ again as after a crash, in the same process and at the same address.
 import asyncio
 import gc
 import logging
-import resource
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,10 +22,11 @@ from qbus.errors import ApiError, ConfigError
 from qbus.metadata import StoreError
 from qbus.security.principals import PrincipalMapper
 from qbus.security.tls import ServerTls
-from qbus.service import event_loop
+from qbus.service import descriptors, event_loop
 
 from .authentication import BY_CERTIFICATE
 from .broker import Broker
+from .descriptors import most_connections, register_descriptors
 from .kafka.dispatch import Dispatcher
 from .loop_time import register_metrics as register_loop_metrics
 from .loop_time import slow_handlers
@@ -38,6 +39,7 @@ from .net.handshakes import Handshakes
 from .net.limits import ConnectionLimits, parse_overrides
 from .net.listener import Listener, ListenerLimits, Tls, bind
 from .net.memory_budget import MemoryBudget
+from .preload import Preload
 from .quotas.connection_rates import NO_LIMIT, Admission
 from .startup import running_broker
 from .workers.worker import Worker
@@ -51,7 +53,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _UNLIMITED = 1 << 62
-_FILES_OF_LOGS = 4096
+_NO_DESCRIPTOR_S = 1.0
 # Requests make no cycles: the collector need not look often.
 _GC_THRESHOLDS = (50_000, 20, 20)
 
@@ -75,7 +77,7 @@ def run(config: BrokerConfig, worker: Worker | None = None) -> int:
     started = perf_counter()
     if config.has_certificates:  # they are read again on this, and nobody ends the broker by it
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    _raise_file_limit()
+    descriptors.raise_limit()
     give_back_early()
     gc.set_threshold(*_GC_THRESHOLDS)
     main = serve(config, SystemClock(), started, worker)
@@ -142,6 +144,8 @@ class BrokerRun:
         self._clock = clock
         self._started = started
         self._worker = worker
+        self._most_connections = most_connections()
+        self._open_connections: Callable[[], int] = int  # those of all listeners, once there are
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Start, serve until ``stop`` is set or the session is over, and end.
@@ -165,16 +169,20 @@ class BrokerRun:
             if broker is None:
                 return
             broker.memory = budget
-            listeners = self._listeners(broker, sockets, tls, budget)
+            dispatcher = Dispatcher(broker, broker.access, slow_handlers())
+            listeners = self._listeners(broker, dispatcher, sockets, tls, budget)
             for listener in listeners:
                 cleanup.callback(listener.close)
             _register_metrics(broker.metrics, listeners, budget)
             register_loop_metrics(broker.metrics, slow_handlers())
+            self._open_connections = partial(_count, listeners)
             cleanup.callback(_reload_on_signal(tls.values()))
             jobs = None
             if entrances and broker.disque is not None:
-                jobs = _job_listener(entrances, broker, broker.disque, budget)
+                jobs = _job_listener(entrances, broker, broker.disque, budget, self._gate)
                 cleanup.callback(jobs.close)
+                self._open_connections = partial(_count, listeners, jobs)
+            register_descriptors(broker.metrics, broker.logs, self._open_connections)
             if config.metrics_address is not None:
                 security = page_security(
                     config,
@@ -189,6 +197,9 @@ class BrokerRun:
             gc.enable()
             await _start(listeners, jobs)
             self._log_address(broker)
+            preload = Preload(dispatcher, descriptors.limit())
+            cleanup.callback(preload.stop)
+            preload.start()
             if self._worker is not None:
                 self._worker.tell_ready()
             await _first_of(stop, broker.is_over)
@@ -206,14 +217,15 @@ class BrokerRun:
     def _listeners(
         self,
         broker: Broker,
+        dispatcher: Dispatcher,
         sockets: Sequence[socket.socket],
         tls: Mapping[str, Tls],
         budget: MemoryBudget,
     ) -> list[Listener]:
-        config, dispatcher = self._config, Dispatcher(broker, broker.access, slow_handlers())
+        config = self._config
         between_brokers = config.inter_broker_listener if len(self.listening) > 1 else None
         shared = ConnectionLimits(
-            min(config.max_connections, _connections_that_fit()),
+            min(config.max_connections, most_connections()),
             config.max_connections_per_ip,
             parse_overrides(config.max_connections_per_ip_overrides),
             exempt=between_brokers,
@@ -227,6 +239,7 @@ class BrokerRun:
                 budget,
                 shared=shared,
                 tls=tls.get(info.name),
+                gates=() if info.name == between_brokers else (self._gate,),
             )
             for sock, info in zip(sockets, self.listening, strict=True)
         ]
@@ -236,6 +249,13 @@ class BrokerRun:
             listener.identified = _identified(broker, listener.info)
         return listeners
 
+    def _gate(self, *_: object) -> str | None:
+        """Why nobody is let in by any listener; see :data:`.net.listener.Gate`."""
+        count = self._open_connections()
+        if count < self._most_connections:
+            return None
+        return f"there are {count} connections, as many as descriptors allow (ulimit -n)"
+
     def _log_address(self, broker: Broker) -> None:
         _log.info(
             "broker %d of cluster %s listens on %s, %.3f s after its start",
@@ -244,6 +264,12 @@ class BrokerRun:
             show_listeners(self.listening),
             perf_counter() - self._started,
         )
+
+
+def _count(listeners: Sequence[Listener], jobs: "DisqueListener | None" = None) -> int:
+    """How many connections there are, with handshakes that are not over."""
+    others = 0 if jobs is None else jobs.connections + jobs.unfinished_handshakes
+    return others + sum(one.connections + one.unfinished_handshakes for one in listeners)
 
 
 def _admission(broker: Broker, info: ListenerInfo, *, is_exempt: bool) -> Admission:
@@ -390,7 +416,7 @@ def _reload_on_signal(encrypted: Iterable[Tls]) -> Callable[[], None]:
 
 def _limits(config: BrokerConfig, info: ListenerInfo) -> ListenerLimits:
     own = config.for_listener(info.name)
-    connections = min(own.max_connections, _connections_that_fit())
+    connections = min(own.max_connections, most_connections())
     return ListenerLimits(
         max_frame=config.socket_request_max_bytes,
         max_connections=connections,
@@ -412,7 +438,7 @@ def _job_limits(config: BrokerConfig) -> "Limits":
 
     return Limits(
         max_command=config.socket_request_max_bytes,
-        max_clients=min(config.disque_max_clients, _connections_that_fit()),
+        max_clients=min(config.disque_max_clients, most_connections()),
         idle_s=config.disque_client_timeout_ms / 1000,
         command_s=config.request_frame_timeout_ms / 1000,
         stall_s=config.response_stall_timeout_ms / 1000,
@@ -439,10 +465,13 @@ def _job_listener(
     broker: Broker,
     service: "DisqueService",
     budget: MemoryBudget,
+    gate: Callable[[], str | None],
 ) -> "DisqueListener":
     from .disque.serving import make_listener  # noqa: PLC0415 - only where jobs are served
 
     def admit(host: str) -> float:
+        if gate():
+            return _NO_DESCRIPTOR_S
         return broker.connection_rates.admit(host, perf_counter())
 
     limits = _job_limits(broker.config)
@@ -513,17 +542,3 @@ def _register_handshake_metrics(metrics: Metrics, listeners: Sequence[Listener])
         "Number of changed certificates that could not be read; the former ones stay in force.",
         total(lambda one: one.failed_reloads),
     )
-
-
-def _connections_that_fit() -> int:
-    """Leave descriptors to the logs: a flood of clients must not stop a segment from rolling."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return _UNLIMITED
-    return max(soft - min(soft // 2, _FILES_OF_LOGS), 1)
-
-
-def _raise_file_limit() -> None:
-    """Take all the file descriptors that the system lets us have."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final, NamedTuple, cast
 
 from qbus.config import Address
+from qbus.service.descriptors import OUT_OF_DESCRIPTORS, SpareDescriptor, shortages
 
 from ..authentication import BY_CERTIFICATE
 from ..net.memory_budget import MemoryBudget
@@ -115,6 +116,7 @@ class DisqueListener:
         self._closed_received = 0
         self._untold = 0
         self._next_line_at = 0.0
+        self._spare = SpareDescriptor()
         self.accepted = 0
         self.refused = 0
         self.failed_handshakes = 0
@@ -239,6 +241,7 @@ class DisqueListener:
         self._close_addresses()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
+        self._spare.close()
         for connection in self.clients():
             connection.close("the broker is shutting down")
 
@@ -280,7 +283,7 @@ class DisqueListener:
                 return
             except OSError as error:
                 if sock.fileno() >= 0:
-                    self._tell(f"no client is accepted: {error}")
+                    self._cannot_accept(sock, error)
                     self._loop.remove_reader(sock)
                     self._pauses[sock] = self._loop.call_later(_NO_ROOM_S, self._open, sock)
                 return
@@ -293,6 +296,14 @@ class DisqueListener:
                 continue
             PlainStream(self._loop, accepted, address, self._connection()).start()
 
+    def _cannot_accept(self, sock: socket.socket, error: OSError) -> None:
+        """Turn away those who wait, if there is no descriptor for them."""
+        if error.errno in OUT_OF_DESCRIPTORS:
+            self.refused += self._spare.turn_away(sock)
+            shortages.report("accept clients of jobs", error)
+        else:
+            self._tell(f"no client is accepted: {error}")
+
     # TLS
 
     async def _accept_encrypted(self, sock: socket.socket, encryption: Encryption) -> None:
@@ -302,7 +313,7 @@ class DisqueListener:
             except OSError as error:
                 if sock.fileno() < 0:
                     return
-                _log.warning("no client is accepted: %s", error)
+                self._cannot_accept(sock, error)
                 await asyncio.sleep(_NO_ROOM_S)
                 continue
             if len(self._handshakes) >= self.limits.max_handshakes:

@@ -1,7 +1,7 @@
 """From a frame to a handler, and from its response to bytes.
 
-One module in ``handlers`` for each API, imported when the first such request comes: a broker that
-is asked for produce and fetch alone never loads the rest, and starts the faster.
+One module in ``handlers`` for each API, imported when the first such request comes, or soon after
+the start (:mod:`..preload`): so a broker starts the faster.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from qbus.errors import ApiError, ErrorCode, WireError
+from qbus.service.descriptors import OUT_OF_DESCRIPTORS, shortages
 from qbus.service.event_loop.slow import SlowHandlers
 from qbus.service.event_loop.ticks import Ticks
 from qbus.wire import (
@@ -221,7 +222,7 @@ class Dispatcher:
     ) -> list[Part] | Reply | None:
         """The answer to any request."""
         header, position = decode_request_header(frame)
-        api, handler = self._handlers.get(header.api_key) or self._load(header.api_key)
+        api, handler = self._handlers.get(header.api_key) or self._loaded(header.api_key)
         if not api.min_version <= header.api_version <= api.max_version:
             return self._unsupported(api, header)
         # librdkafka 2.16 sends some bytes too many with Metadata for all topics; Kafka lets it.
@@ -346,20 +347,32 @@ class Dispatcher:
         self._requests.observe(key, started)
         return parts
 
-    def _load(self, key: int) -> tuple[Api, Handler]:
+    def load(self, key: int) -> tuple[Api, Handler]:
+        """The API and its handler, imported when it is not.
+
+        Raises CloseConnection for an unknown API, OSError when it cannot be imported.
+        """
         try:
             api = API[ApiKey(key)]
         except (KeyError, ValueError):
             raise CloseConnection(f"unknown API {key}") from None
         module = import_module(f".handlers.{api.key.name.lower()}", __package__)
+        _ = api.request, api.response  # import the module of the messages
         entry = self._handlers[key] = (api, module.handle)
         return entry
+
+    def _loaded(self, key: int) -> tuple[Api, Handler]:
+        try:
+            return self.load(key)
+        except OSError as error:  # what would answer cannot be imported
+            shortages.report(f"import what answers {ApiKey(key).name}", error)
+            raise CloseConnection(f"no handler can be imported: {error}") from error
 
     def _unsupported(self, api: Api, header: RequestHeader) -> list[Part]:
         """ApiVersions says which versions there are; of any other API the form is unknown."""
         if header.api_key != ApiKey.API_VERSIONS:
             raise CloseConnection(f"{api.key.name} has no version {header.api_version} here")
-        from .handlers.api_versions import unsupported_version  # noqa: PLC0415 - as in _load
+        from .handlers.api_versions import unsupported_version  # noqa: PLC0415 - as in load
 
         return encode_response(
             header.api_key, 0, header.correlation_id, unsupported_version(self._broker)
@@ -375,6 +388,9 @@ class Dispatcher:
         """An answer that carries the error as a whole, if the API has room for one."""
         if isinstance(error, ApiError):
             code, message = error.code, error.message
+        elif isinstance(error, OSError) and error.errno in OUT_OF_DESCRIPTORS:
+            shortages.report(f"answer {api.key.name}", error)
+            code, message = ErrorCode.KAFKA_STORAGE_ERROR, f"the broker has {error.strerror}"
         else:
             _log.error("%s failed", api.key.name, exc_info=error)
             self._requests.failures += 1

@@ -308,6 +308,9 @@ class FetchReader:
         self._remaining -= size
         self._served.append(target)
         if not warm:
+            if isinstance(records, LogSlice) and records.segment.files_are_short():
+                records.close()
+                records = None  # read again when its turn comes: there may be thousands
             self._cold.append(ColdRead(target, limit, first, records))
 
     def _fail(self, target: FetchTarget, code: ErrorCode) -> None:

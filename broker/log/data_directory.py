@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ConfigError, ErrorCode
+from qbus.service.descriptors import HOW_TO_RAISE, shortages
 
 from .checkpoints import (
     CLEANER_OFFSETS,
@@ -28,7 +29,7 @@ from .config import LogConfig
 from .controls import MakeFold, NoFold
 from .deleted_topics import DeletedTopics
 from .file_cache import FileCache
-from .files import PRIVATE, Files, write_all, write_atomically
+from .files import NO_DESCRIPTOR, PRIVATE, Files, write_all, write_atomically
 from .log import Log
 from .moving import MOVE_METADATA, LogMove, read_move
 from .names import (
@@ -182,11 +183,16 @@ class DataDirectory:
     def acquire(self, cluster_id: str, node_id: int) -> list[TopicPartition]:
         """Make the directory this broker's, until :meth:`close`; the partitions in it.
 
-        None when it cannot be used: it is offline then. Raises ConfigError when it is another's.
+        None when it cannot be used: it is offline then. Raises ConfigError when it is another's,
+        and ApiError KAFKA_STORAGE_ERROR for want of descriptors, which is no fault of the disk.
         """
         try:
             return self._acquire(cluster_id, node_id)
         except OSError as error:
+            if error.errno in NO_DESCRIPTOR:
+                why = f"{shortages.describe(error)}; {HOW_TO_RAISE}"
+                message = f"cannot open {self.path}: {why}"
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
             self.shared.health.fail(f"open {self.path}", error)
             return []
 

@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 from typing import Final, Protocol
 
-from .files import File, Files
+from .files import File, Files, open_files
 
 _MOST_LOOKS: Final = 128
 """How many holders one open asks, so that its time is bounded; most are asked at the next."""
@@ -43,7 +43,7 @@ class FileCache:
         self._open: OrderedDict[str, File] = OrderedDict()
         self._held: OrderedDict[str, Holder] = OrderedDict()
         self._by_directory: dict[str, set[str]] = {}  # paths
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # opening a file may have to close one
 
     def get(self, path: str) -> File:
         """The open file, for reading; raises OSError when it cannot be opened."""
@@ -94,9 +94,14 @@ class FileCache:
             while len(self) > self.limit and self._close_one():
                 pass
 
+    def close_one(self) -> bool:
+        """Close a file, though there may be more; whether one could be closed."""
+        with self._lock:
+            return self._close_one()
+
     def is_tight(self) -> bool:
-        """Whether another open file would close one, so that readers should keep none open."""
-        return len(self) >= self.limit
+        """Whether files are short, so that readers should keep none open for long."""
+        return len(self) >= self.limit or open_files() >= self.limit
 
     def __len__(self) -> int:
         return len(self._open) + len(self._held)

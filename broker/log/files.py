@@ -9,12 +9,15 @@ import contextlib
 import errno
 import fcntl
 import os
+from collections.abc import Callable
 from typing import Final, Protocol
+
+from qbus.service.descriptors import OUT_OF_DESCRIPTORS
 
 Data = bytes | bytearray | memoryview
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+NO_DESCRIPTOR = OUT_OF_DESCRIPTORS
 PASSING = NO_SPACE | NO_DESCRIPTOR | {errno.ENOMEM}
 """Errors that say nothing about the disk's health: what is short now may be there later."""
 
@@ -91,6 +94,14 @@ class Files(Protocol):
         """Return when the names in a directory are on stable storage."""
 
 
+_open_files: Final[set[int]] = set()  # the descriptors of all that are open
+
+
+def open_files() -> int:
+    """How many files this process has open through :class:`OsFiles`, whoever holds them."""
+    return len(_open_files)
+
+
 class OsFile:
     """A file of the operating system."""
 
@@ -99,8 +110,10 @@ class OsFile:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._probe = True
+        _open_files.add(fd)
 
     def __del__(self) -> None:
+        _open_files.discard(self._fd)
         os.close(self._fd)
 
     def fileno(self) -> int:
@@ -160,12 +173,30 @@ class OsFile:
         os.fdatasync(self._fd)
 
 
+def _no_room() -> bool:
+    """Nothing can be closed."""
+    return False
+
+
 class OsFiles:
-    """The operating system's file system."""
+    """The operating system's file system.
+
+    ``make_room`` is called when there is no descriptor for a file: whether it closed another one.
+    """
+
+    def __init__(self) -> None:
+        self.make_room: Callable[[], bool] = _no_room
 
     def open(self, path: str, *, write: bool = False) -> OsFile:
-        flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
-        return OsFile(os.open(path, flags | os.O_CLOEXEC, 0o644))
+        return OsFile(self._open(path, os.O_RDWR | os.O_CREAT if write else os.O_RDONLY))
+
+    def _open(self, path: str, flags: int) -> int:
+        while True:
+            try:
+                return os.open(path, flags | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR or not self.make_room():
+                    raise
 
     def lock(self, path: str) -> OsFile | None:
         file = self.open(path, write=True)
@@ -176,7 +207,11 @@ class OsFiles:
         return file
 
     def list(self, path: str) -> list[str]:
-        return os.listdir(path)  # noqa: PTH208 - names, not paths
+        fd = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            return os.listdir(fd)  # noqa: PTH208 - names, not paths
+        finally:
+            os.close(fd)
 
     def exists(self, path: str) -> bool:
         return os.access(path, os.F_OK)
@@ -205,7 +240,7 @@ class OsFiles:
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def sync_directory(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
         finally:

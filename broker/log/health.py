@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from qbus.errors import ApiError, ErrorCode
+from qbus.service.descriptors import shortages
 
-from .files import NO_SPACE, PASSING
+from .files import NO_DESCRIPTOR, NO_SPACE, PASSING
 
 # What is wrong with a log's data, for those who must hear of it.
 
@@ -78,6 +79,8 @@ class DirectoryHealth:
         if error.errno in NO_SPACE and not self.is_full:
             self.is_full = True
             _logger.error("data directory %s is full: cannot %s", self.path, doing)
+        if error.errno in NO_DESCRIPTOR:
+            shortages.report(doing, error)
         if error.errno in PASSING:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {doing}: {error.strerror}")
         return self.fail(doing, error)

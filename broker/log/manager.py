@@ -82,6 +82,8 @@ class LogManager:
         begun = clock.monotonic()
         files = files or OsFiles()
         cache = FileCache(files, most_files)
+        if isinstance(files, OsFiles):
+            files.make_room = cache.close_one
         directories = [
             DataDirectory(path.rstrip("/"), clock, cache, make_fold) for path in data_dirs
         ]
@@ -124,7 +126,8 @@ class LogManager:
     def check_online(self) -> None:
         """Raise ApiError KAFKA_STORAGE_ERROR when every directory is offline."""
         if all(directory.offline for directory in self.directories):
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory can be used")
+            why = "; ".join(f"{one.path}: {one.shared.health.failure}" for one in self.directories)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"no data directory can be used: {why}")
 
     def get(self, topic: str, partition: int) -> Log | None:
         """The log of a partition, if this broker has it."""

@@ -285,7 +285,6 @@ class LogOpener:
         if not segments:
             new = self._new_segment(opened.log_start_offset)
             new.create()
-            new.release()
             segments = [new]
             opened.clean = False
         opened.segments = segments

@@ -473,7 +473,7 @@ class LogSegment:
         self._cache.drop(self, self.path)
 
     def files_are_short(self) -> bool:
-        """Whether to open another file of a log would close one."""
+        """See :meth:`.file_cache.FileCache.is_tight`."""
         return self._cache.is_tight()
 
     def let_go(self) -> bool:
@@ -573,10 +573,9 @@ class LogSegment:
         self.indexes.write(self.max_timestamp if full and self.size else None)
 
     def create(self) -> None:
-        """Make the file, empty, and keep it open. Raises OSError."""
-        file = self.hold_open()
+        """Make the file, empty. Raises OSError."""
+        file = self._cache.files.open(self.path, write=True)
         if file.size():
-            self.is_stable = False
             file.truncate(0)
         self.indexes.remove()
         self._indexes = None

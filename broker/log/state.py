@@ -9,13 +9,14 @@ from typing import Final, NamedTuple
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
+from qbus.service.descriptors import shortages
 
 from .config import LogConfig
 from .controls import MakeFold, NoFold, control_snapshots
 from .damage import DamagedRange, extent
 from .damage_file import DamageEntry, entries_of, save_damage
 from .file_cache import FileCache
-from .files import PASSING, Files
+from .files import NO_DESCRIPTOR, PASSING, Files
 from .health import Corruption, DirectoryHealth
 from .opening import OpenedLog
 from .scan import BadBatch
@@ -158,6 +159,8 @@ class LogState:
             return ApiError(self.refusal.code, self.refusal.message)
         if segment not in self.segments:
             return ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{segment.path} is gone")
+        if error.errno in NO_DESCRIPTOR:
+            shortages.report(f"read {segment.path}", error)
         if error.errno in PASSING:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {segment.path}: {error}")
         return None

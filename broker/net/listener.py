@@ -15,6 +15,7 @@ from qbus.config import Address, ListenerInfo
 from qbus.errors import ConfigError
 from qbus.security.principals import PrincipalMapper, subject
 from qbus.security.tls import ServerTls
+from qbus.service.descriptors import OUT_OF_DESCRIPTORS, SpareDescriptor, shortages
 
 from .connection import Connection, Dispatch, TimeLimits
 from .frames import RequestFrames
@@ -42,7 +43,7 @@ _MAPPED = "::ffff:"
 """How the address of a client by IPv4 begins where the socket is for both families."""
 
 _CLOSED = "closed a connection from %s"
-_OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_OUT_OF_RESOURCES = {*OUT_OF_DESCRIPTORS, errno.ENOBUFS, errno.ENOMEM}
 
 
 class ListenerLimits(NamedTuple):
@@ -152,6 +153,7 @@ class Listener:
         self._connections: set[Connection] = set()
         self.unauthenticated = Unauthenticated(limits.max_unauthenticated, info.name)
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self._spare = SpareDescriptor()
         self._untold = 0
         self._next_warning_at = 0.0
         self._closed_sent = 0
@@ -231,6 +233,7 @@ class Listener:
             timer.cancel()
             sock.close()
         self._refused_later.clear()
+        self._spare.close()
         for connection in list(self._connections):
             connection.close("the broker is shutting down")
 
@@ -254,9 +257,17 @@ class Listener:
         except OSError as error:
             if error.errno not in _OUT_OF_RESOURCES:
                 raise
+            self._cannot_accept(error)
+
+    def _cannot_accept(self, error: OSError) -> None:
+        """Turn away those who wait, as far as that is possible; accept again in a second."""
+        if error.errno in OUT_OF_DESCRIPTORS:
+            self.refused += self._spare.turn_away(self._sock)
+            shortages.report("accept connections", error)
+        else:
             _log.error("cannot accept connections for now: %s", error.strerror)
-            self._loop.remove_reader(self._sock)
-            self._loop.call_later(_SWEEP_SECONDS, self._accept_on)
+        self._loop.remove_reader(self._sock)
+        self._loop.call_later(_SWEEP_SECONDS, self._accept_on)
 
     def _admit(self, sock: socket.socket, host: str) -> None:
         refusal = self._refusal(host)
@@ -295,13 +306,14 @@ class Listener:
 
     def _refusal(self, host: str) -> str | None:
         """Why one more connection is not let in, if it is not."""
+        for gate in self._gates:
+            refusal = gate(self.info, host)
+            if refusal is not None:
+                return refusal
         count = len(self._connections) + self.unfinished_handshakes
         if count >= self._limits.max_connections:
             return f"the listener {self.info.name} takes {count} connections (max.connections)"
-        refusal = self._shared.refusal(self.info.name, host)
-        for gate in self._gates:
-            refusal = refusal or gate(self.info, host)
-        return refusal
+        return self._shared.refusal(self.info.name, host)
 
     def _on_handshake(self, transport: TlsTransport, host: str) -> None:
         try:

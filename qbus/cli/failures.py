@@ -3,6 +3,7 @@
 `QBUS_DEBUG=1` shows the traceback as well.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -73,8 +74,17 @@ def describe(error: BaseException) -> str:
     if isinstance(error, QbusError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        return _describe_system(error)
     return f"{type(error).__name__}: {error} (QBUS_DEBUG=1 shows where)"
+
+
+def _describe_system(error: OSError) -> str:
+    of = f"{error.filename}: " if error.filename else ""
+    if error.errno not in {errno.EMFILE, errno.ENFILE}:
+        return f"{of}{error.strerror}"
+    from qbus.service.descriptors import HOW_TO_RAISE, shortages
+
+    return f"{of}{shortages.describe(error)}; {HOW_TO_RAISE}"
 
 
 def _remedy(error: ApiError) -> str:

@@ -170,7 +170,13 @@ class NetworkKeys(Settings):
         at_least=-1,
         static=True,
     )
-    max_connections = integer(_NO_LIMIT, "Maximum number of connections.", at_least=0, static=True)
+    max_connections = integer(
+        _NO_LIMIT,
+        "Maximum number of connections, and at most what the limit of open files leaves: half of it"
+        " or more.",
+        at_least=0,
+        static=True,
+    )
     max_connections_per_ip = integer(
         _NO_LIMIT, "Maximum number of connections from one IP address.", at_least=0, static=True
     )

@@ -27,6 +27,7 @@ from qbus.metadata.errors import (
 )
 from qbus.metadata.paths import ROOT, join, split
 from qbus.metadata.store import ANY_VERSION, Check, Create, Delete, Node, Op, Result, Set
+from qbus.service import descriptors
 
 SCHEMA_VERSION = 1
 OWN_SESSION = 1
@@ -390,6 +391,9 @@ def _keep_private(path: Path) -> None:
 def explain(error: sqlite3.Error) -> str:
     """Explain a failure of SQLite to an operator."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    shortage = descriptors.shortage(_FILES) if code in _OPENING else None
+    if shortage is not None:  # SQLite does not say why it could not open a file
+        return f"{descriptors.shortages.describe(shortage)}; {descriptors.HOW_TO_RAISE}"
     return _MEANINGS.get(code, "") + str(error)
 
 
@@ -398,6 +402,10 @@ def is_full(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
 
 
+_FILES = 4
+"""How many files SQLite has open at once: the database, two beside it, and the directory."""
+
+_OPENING = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY})
 _MEANINGS: dict[int, str] = {
     sqlite3.SQLITE_BUSY: "another broker has it open: ",
     sqlite3.SQLITE_CORRUPT: "it is damaged: ",

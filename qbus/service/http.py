@@ -23,6 +23,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
+from .descriptors import OUT_OF_DESCRIPTORS, SpareDescriptor, limit, shortages
+
 _log = logging.getLogger(__name__)
 
 MAX_HEAD: Final = 16 * 1024
@@ -188,16 +190,20 @@ class PageServer:
         decide: Decide | None = None,
         inner_secret: str = "",
         request_s: float = REQUEST_S,
-        max_connections: int = MAX_CONNECTIONS,
+        max_connections: int | None = None,
     ) -> None:
-        """``sock`` listens. ``request_s``: how long a client may take to ask, in seconds."""
+        """``sock`` listens. ``request_s``: how long a client may take to ask, in seconds.
+
+        ``max_connections``: None: 256, or a sixteenth of the process's descriptors if that is less.
+        """
         self._sock = sock
         self._render = render
         self._tls = tls
         self._decide = decide
         self._inner_secret = inner_secret
         self._request_s = request_s
-        self._max_connections = max_connections
+        self._max_connections = max_connections or min(MAX_CONNECTIONS, limit() // 16 + 1)
+        self._spare = SpareDescriptor()
         self._asking: dict[asyncio.Task[None], str] = {}  # and from where; the oldest first
         self._tasks: set[asyncio.Task[None]] = set()
         self._rendering = asyncio.Semaphore(_AT_ONCE)
@@ -220,6 +226,7 @@ class PageServer:
                 loop.call_soon_threadsafe(over.set)
         self._thread.join()
         self._sock.close()
+        self._spare.close()
 
     def _run(self) -> None:
         asyncio.run(self._serve())
@@ -242,7 +249,9 @@ class PageServer:
         except BlockingIOError:
             return
         except OSError as error:  # for want of descriptors, or the client has gone
-            _log.debug("a connection for metrics is not accepted: %s", error)
+            if error.errno in OUT_OF_DESCRIPTORS:
+                self._spare.turn_away(self._sock)
+                shortages.report(f"accept connections for {self._thread.name}", error)
             self._accept_later()
             return
         connection.setblocking(False)

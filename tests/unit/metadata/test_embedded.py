@@ -23,6 +23,7 @@ from qbus.metadata import (
     StoreUnusable,
 )
 from qbus.metadata.database import Database
+from tests.support.descriptors import exhausted
 
 
 async def fill(path: Path, count: int = 1) -> None:
@@ -51,6 +52,19 @@ async def test_it_is_opened_once(tmp_path: Path) -> None:
 async def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreUnusable, match="directory is missing"):
         await EmbeddedStore(tmp_path / "none" / "m.db").start()
+
+
+def test_want_of_descriptors_is_named_and_no_directory(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    Database(path).close()
+    with (
+        exhausted(),
+        pytest.raises(StoreUnusable, match=r"EMFILE.*limit of this process is 256") as caught,
+    ):
+        Database(path)
+    assert "directory" not in str(caught.value)
+    assert "ulimit -n" in str(caught.value)
+    Database(path).close()
 
 
 def garbage(path: Path) -> None:

@@ -1,6 +1,7 @@
 """From a frame to a handler and back."""
 
 import asyncio
+import errno
 import logging
 import time
 from time import perf_counter
@@ -19,6 +20,7 @@ from qbus.broker.quotas import ClientQuotas
 from qbus.config import ListenerInfo
 from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.metadata.client_quotas import DEFAULT, QuotaEntity
+from qbus.service.descriptors import shortages
 from qbus.service.event_loop import SlowHandlers, Ticks
 from qbus.wire import ApiKey, Struct, decode_response
 from qbus.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -53,6 +55,20 @@ def answer_of(parts: Any) -> Any:
     )
     assert correlation == 7
     return response
+
+
+def test_want_of_descriptors_is_answered_with_an_error_that_passes(
+    dispatcher: Dispatcher, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handle(*_: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    heartbeats(monkeypatch, handle)
+    before = shortages.count
+    answer = answer_of(ask(dispatcher, ApiKey.HEARTBEAT, 4, HeartbeatRequest()))
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert ApiError(ErrorCode(answer.error_code)).retriable
+    assert (shortages.count, metrics.requests.failures) == (before + 1, 0)
 
 
 def test_a_plain_handler_is_answered_at_once(
