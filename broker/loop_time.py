@@ -39,6 +39,12 @@ def register_metrics(metrics: Metrics, slow: SlowHandlers) -> None:
         "Time for which slow handlers held the event loop, in seconds, by handler.",
         by_handler(lambda: slow.seconds),
     )
+    metrics.counters_by(
+        ["handler"],
+        "slow_handler_cpu_seconds",
+        "Processor time that slow handlers used meanwhile, in seconds, by handler.",
+        by_handler(lambda: slow.cpu_seconds),
+    )
     metrics.gauges_by(
         ["handler"],
         "slow_handler_longest_seconds",

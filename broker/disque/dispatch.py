@@ -91,7 +91,10 @@ class Dispatcher:
             )
 
     def _name(self, arguments: list[bytes]) -> str:
-        row = self._by_word.get(arguments[0].lower())
+        word = arguments[0].lower()
+        if word == _LOCAL and len(arguments) > 1:
+            word = arguments[1].lower()
+        row = self._by_word.get(word)
         return "(unknown command)" if row is None else row.name.upper()
 
     def _begin(self, client: Client, arguments: list[bytes]) -> Reply:
@@ -130,7 +133,7 @@ class _Steps:
     def __init__(self, dispatcher: Dispatcher, client: Client, arguments: list[bytes]) -> None:
         self._dispatcher = dispatcher
         self._client = client
-        self._arguments = arguments[:1]
+        self._arguments = arguments[:2]  # what names it
         self._began = 0.0
 
     def resume(self) -> None:

@@ -52,14 +52,24 @@ def place_of(frame: FrameType, tick: int) -> Place:
 
 def callback_of(frame: FrameType | None) -> str:
     """The name of the callback that the loop has called."""
+    inner: FrameType | None = None
     while frame is not None:
         local = _HANDLE_IN.get(frame.f_code.co_qualname)
         if local is not None:
             handle = frame.f_locals.get(local)
             if isinstance(handle, asyncio.Handle):
-                return name_of(getattr(handle, "_callback", None))
-        frame = frame.f_back
+                callback = getattr(handle, "_callback", None)
+                return _name_of_frame(inner) if callback is None else name_of(callback)
+        inner, frame = frame, frame.f_back
     return "the loop itself"
+
+
+def _name_of_frame(frame: FrameType | None) -> str:
+    """The name of a callback that has cancelled itself, which its handle has forgotten."""
+    if frame is None:
+        return "a cancelled callback"
+    module = str(frame.f_globals.get("__name__", ""))
+    return f"{module.removeprefix('qbus.')}.{frame.f_code.co_qualname}"
 
 
 def name_of(callback: Any) -> str:
@@ -71,8 +81,6 @@ def name_of(callback: Any) -> str:
         return _name_of_task(owner)
     if isinstance(owner, asyncio.Transport):
         return _qualified(type(owner.get_protocol()))
-    if callback is None:
-        return "a cancelled callback"
     return _qualified(callback) or _qualified(type(callback))
 
 

@@ -1,6 +1,7 @@
 """An event loop whose ticks are timed, through the selector: it is asked once a tick."""
 
 import asyncio
+import logging
 import selectors
 from collections.abc import Callable, Coroutine
 from time import perf_counter
@@ -9,6 +10,8 @@ from typing import Any, TypeVar
 from qbus.service.event_loop.slow import SlowHandlers
 from qbus.service.event_loop.ticks import DEFAULT_SLOW_S, Ticks
 from qbus.service.event_loop.watchdog import Watchdog
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -29,13 +32,20 @@ class TimedSelector(selectors.DefaultSelector):
         if began:
             now = perf_counter()
             if now - began > ticks.slow_s:
-                ticks.check_lease(now)
-                self._on_slow(began, now)
+                self._tick_was_slow(began, now)
+                timeout = 0  # what that has scheduled does not wait for events
             ticks.began = 0.0
         events = super().select(timeout)
         ticks.number += 1
         ticks.began = perf_counter()
         return events
+
+    def _tick_was_slow(self, began: float, now: float) -> None:
+        try:
+            self._ticks.check_lease(now)
+            self._on_slow(began, now)
+        except Exception:  # noqa: BLE001 - raised here it would end the loop
+            _log.exception("a slow tick of the event loop could not be dealt with")
 
 
 class WatchedLoop(asyncio.SelectorEventLoop):

@@ -14,6 +14,9 @@ _PAUSE_S: Final = 10.0
 _MOST_NAMES: Final = 100
 _MOST_LINES: Final = 10
 
+STANDSTILL_S: Final = 1.0
+"""From here on a stall is logged while it lasts, too."""
+
 OTHERS: Final = "(others)"
 UNKNOWN: Final = "(unknown)"
 """What no look of the watchdog saw: many short callbacks, or a machine that lets none look."""
@@ -22,11 +25,12 @@ UNKNOWN: Final = "(unknown)"
 class _Handler:
     """What is known of one kind of request, command or callback."""
 
-    __slots__ = ("count", "logged_at", "longest_s", "seconds", "unlogged")
+    __slots__ = ("count", "cpu_s", "logged_at", "longest_s", "seconds", "unlogged")
 
     def __init__(self) -> None:
         self.count = 0
         self.seconds = 0.0
+        self.cpu_s = 0.0
         self.longest_s = 0.0
         self.logged_at = float("-inf")
         self.unlogged = 0
@@ -35,7 +39,8 @@ class _Handler:
 class SlowHandlers:
     """What took longer than ``ticks.slow_s``, by name: how often, and for how long.
 
-    A line of the log for each; but in ten seconds one for each name, and ten in all. ``place`` is
+    A line of the log for each; but in ten seconds one for each name, and ten in all. It is a
+    warning if the processor was used for too long, or nobody was served for a second. ``place`` is
     where the watchdog saw the loop stand last, and ``cpu_before`` what the loop's thread had used
     of the processor before a time.
     """
@@ -61,6 +66,11 @@ class SlowHandlers:
         return {name: handler.seconds for name, handler in list(self._handlers.items())}
 
     @property
+    def cpu_seconds(self) -> dict[str, float]:
+        """For how many seconds in all the processor was used meanwhile, at most."""
+        return {name: handler.cpu_s for name, handler in list(self._handlers.items())}
+
+    @property
     def longest(self) -> dict[str, float]:
         """The longest time of each, in seconds."""
         return {name: handler.longest_s for name, handler in list(self._handlers.items())}
@@ -72,6 +82,8 @@ class SlowHandlers:
         handler.count += 1
         handler.seconds += seconds
         handler.longest_s = max(seconds, handler.longest_s)
+        cpu_s = self._cpu_s(began, seconds)
+        handler.cpu_s += cpu_s or 0.0
         if now - handler.logged_at < _PAUSE_S or not self._may_log(now):
             handler.unlogged += 1
             return
@@ -79,11 +91,14 @@ class SlowHandlers:
         again = f"; {handler.unlogged} times more since its last line" if handler.unlogged else ""
         handler.logged_at, handler.unlogged = now, 0
         whose = f" of {client}" if client else ""
-        cpu = self._cpu(began, seconds)
+        cpu = "" if cpu_s is None else f", at most {cpu_s:.3f} s of that on the processor"
         line = place.line if place is not None and place.tick == self.ticks.number else ""
         where = f"; it stood at {line}" if line else ""
-        _log.warning(
-            "%s%s held the event loop for %.3f s%s%s%s", name, whose, seconds, cpu, where, again
+        worked = cpu_s is None or cpu_s > self.ticks.slow_s or seconds >= STANDSTILL_S
+        _log.log(
+            logging.WARNING if worked else logging.INFO,
+            "%s%s held the event loop for %.3f s%s%s%s",
+            *(name, whose, seconds, cpu, where, again),
         )
 
     def tick_ended(self, began: float, now: float) -> None:
@@ -110,12 +125,9 @@ class SlowHandlers:
             handler = self._handlers.setdefault(name, _Handler())
         return handler
 
-    def _cpu(self, began: float, seconds: float) -> str:
+    def _cpu_s(self, began: float, seconds: float) -> float | None:
         before = self.cpu_before(began)
-        if before is None:
-            return ""
-        used = min(max(self._cpu_time() - before, 0.0), seconds)
-        return f", at most {used:.3f} s of that on the processor"
+        return None if before is None else min(max(self._cpu_time() - before, 0.0), seconds)
 
 
 def _unknown(_: float) -> float | None:

@@ -15,13 +15,10 @@ from types import FrameType
 from typing import Final
 
 from qbus.service.event_loop.callbacks import Place, place_of
-from qbus.service.event_loop.slow import SlowHandlers
+from qbus.service.event_loop.slow import STANDSTILL_S, SlowHandlers
 from qbus.service.event_loop.ticks import Ticks
 
 _log = logging.getLogger(__name__)
-
-STANDSTILL_S: Final = 1.0
-"""From here on a stall is logged while it lasts."""
 
 _LEAST_PERIOD_S: Final = 0.01
 _MOST_PERIOD_S: Final = 0.5

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -196,13 +197,23 @@ async def test_a_session_in_doubt_that_has_ended_is_never_connected_again(
         assert CONNECTED not in store.states[before:]
 
 
+def keep_the_lock(seconds: float) -> None:
+    """Compute in C, where no other thread of the interpreter runs."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        sum(range(10_000_000))
+
+
+@pytest.mark.parametrize(
+    "hold", [time.sleep, pytest.param(keep_the_lock, marks=pytest.mark.nightly)]
+)
 def test_a_session_ends_while_its_loop_stands_still_and_lives_through_a_shorter_stall(
-    zookeeper: ZooKeeperProcess,
+    zookeeper: ZooKeeperProcess, hold: Callable[[float], None]
 ) -> None:
     async def freeze(seconds: float) -> list[SessionState]:
         async with session(zookeeper.bootstrap, timeout=4.0) as store:
             await store.transaction([Create("/frozen", ephemeral=True)])
-            time.sleep(seconds)  # noqa: ASYNC251 - which leaves the interpreter to kazoo's thread
+            hold(seconds)  # which may leave the interpreter to kazoo's thread
             await asyncio.sleep(0.5)
             await store.enters(CONNECTED, LOST)
             return list(store.states)

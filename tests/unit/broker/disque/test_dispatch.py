@@ -73,3 +73,10 @@ async def test_words_of_clients_make_no_names(jobs: Jobs, slow: SlowHandlers) ->
     jobs.dispatcher = Dispatcher(jobs.service, jobs.admin, slow)
     jobs.dispatcher.end_step(jobs.client, [b"XYZZY" * 1_000], time.perf_counter() - 1.0)
     assert slow.counts == {"DISQUE (unknown command)": 1}
+
+
+async def test_a_command_of_a_node_is_named_as_any(jobs: Jobs, slow: SlowHandlers) -> None:
+    jobs.dispatcher = Dispatcher(jobs.service, jobs.admin, slow)
+    words = [b"QBUS.LOCAL", b"GETJOB", b"FROM", b"q"]
+    jobs.dispatcher.end_step(jobs.client, words, time.perf_counter() - 1.0)
+    assert slow.counts == {"DISQUE GETJOB": 1}

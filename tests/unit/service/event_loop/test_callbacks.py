@@ -40,8 +40,18 @@ async def test_bytes_that_came_are_named_by_who_gets_them() -> None:
         transport.close()
 
 
-def test_a_cancelled_callback_has_no_name() -> None:
-    assert name_of(None) == "a cancelled callback"
+async def test_a_callback_that_cancels_itself_is_known_by_its_frame() -> None:
+    """As one that is called when there is something to read, and wants to read no more."""
+    handles, found = list[asyncio.Handle](), list[str]()
+
+    def read() -> None:
+        handles[0].cancel()
+        found.append(callback_of(sys._getframe()))
+
+    handles.append(asyncio.get_running_loop().call_soon(read))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert found[0].endswith(".<locals>.read")
 
 
 async def test_a_step_of_a_task_is_named_by_the_task() -> None:

@@ -60,6 +60,33 @@ def test_a_loop_is_in_a_tick_while_it_works_and_in_none_when_it_has_ended() -> N
     assert run(main()).ticks.stands_s(1e9) == 0.0
 
 
+def test_what_a_lapsed_lease_schedules_is_done_at_once() -> None:
+    async def main() -> float:
+        loop = running()
+        done = asyncio.Event()
+        loop.ticks.lease(3 * _SLOW_S, lambda _: loop.call_soon(done.set))
+        loop.call_later(30.0, done.set)  # what the loop would wait for
+        time.sleep(5 * _SLOW_S)  # noqa: ASYNC251 - it holds the loop
+        began = time.perf_counter()
+        await done.wait()
+        return time.perf_counter() - began
+
+    assert run(main(), _SLOW_S) < 20.0
+
+
+def test_a_defect_of_what_is_called_does_not_end_the_loop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> str:
+        running().ticks.lease(3 * _SLOW_S, lambda _: 1 / 0)
+        time.sleep(5 * _SLOW_S)  # noqa: ASYNC251 - it holds the loop
+        await next_tick()
+        return "done"
+
+    assert run(main(), _SLOW_S) == "done"
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_only_a_watched_loop_has_ticks() -> None:
     async def main() -> object:
         return ticks_of(asyncio.get_running_loop())

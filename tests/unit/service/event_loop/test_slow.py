@@ -94,6 +94,25 @@ def test_a_tick_that_a_slow_request_explains_is_not_counted_twice() -> None:
     assert slow.counts == {"PRODUCE": 1, UNKNOWN: 1}
 
 
-def test_what_is_logged_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("cpu_s", "seconds", "level"),
+    [
+        (0.05, 0.5, logging.INFO),  # it waited: for a disk, a lock, the processor
+        (0.15, 0.5, logging.WARNING),
+        (0.05, 1.0, logging.WARNING),  # nobody was served for a second, whatever it did
+    ],
+)
+def test_what_worked_for_too_long_is_a_warning(
+    caplog: pytest.LogCaptureFixture, cpu_s: float, seconds: float, level: int
+) -> None:
+    caplog.set_level(logging.INFO)
+    slow = handlers(cpu_s=cpu_s)
+    slow.cpu_before = lambda _: 0.0
+    slow.note("PRODUCE", 100.0, 100.0 + seconds)
+    assert [record.levelno for record in caplog.records] == [level]
+    assert slow.cpu_seconds == {"PRODUCE": cpu_s}
+
+
+def test_what_is_not_known_to_have_waited_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     handlers().note("PRODUCE", 100.0, 100.5)
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
