@@ -1,14 +1,17 @@
 """One compaction of one log: two passes, segment by segment. For a thread.
 
 Hidden batches, of delayed records and queues, are no keyed data: they stay as they are. So does the
-batch behind one, which it may announce by its checksum. The last batch of a new segment reaches to
+batch behind one, which it may announce by its checksum, and one beyond the bounds of
+:mod:`qbus.records.bounds`. The last batch of a new segment reaches to
 the segment's end, though it may be an empty one: so a lost end of a file still shows.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from qbus.errors import OversizedBatch
 from qbus.records import BatchHeader, CorruptBatch, read_header
 from qbus.records.compact import (
     HORIZON,
@@ -22,7 +25,7 @@ from qbus.records.compact import (
 )
 from qbus.records.compression import compress
 from qbus.records.control import empty_batch, read_marker
-from qbus.records.decode import records_of
+from qbus.records.decode import bounded_records_of
 
 from ..log import Log, LogConfig
 from ..log.indexes import MaxTimestamp
@@ -33,6 +36,8 @@ from ..log.segment import LogSegment
 from .plan import Dirt, grouped
 from .reading import Pace, read_batches
 from .transactions import Transactions
+
+_log = logging.getLogger(__name__)
 
 
 class CleaningAbandonedError(Exception):
@@ -143,9 +148,7 @@ class _Cleaning:
                 if header.is_control:
                     transactions.follow(header, batch)
                 elif not (header.is_transactional and transactions.is_aborted(header)):
-                    payload = records_of(batch, header)
-                    if payload is not None:
-                        offsets.take(payload, header, start)
+                    _learn_batch(header, batch, offsets, start)
                 if not offsets.is_full:
                     offsets.latest = max(offsets.latest, header.last_offset)
 
@@ -208,6 +211,14 @@ class _Cleaning:
                 writer.take(header, batch)
                 if len(writer.sifter.out) >= self._buffers.io:
                     self._pace(writer.flush())
+
+
+def _learn_batch(header: BatchHeader, batch: bytes, offsets: OffsetMap, start: int) -> None:
+    """Learn the keys of a batch; not of an oversized one, which is kept. Raises CorruptBatch."""
+    with suppress(OversizedBatch):
+        payload = bounded_records_of(batch, header)
+        if payload is not None:
+            offsets.take(payload, header, start)
 
 
 class _GroupWriter:
@@ -291,7 +302,7 @@ class _GroupWriter:
         if self._transactions.has_data(header, committed=marker.is_commit):
             self.add(batch, header)
         elif horizon is None:
-            payload = records_of(batch, header)
+            payload = bounded_records_of(batch, header)
             assert payload is not None
             self._add_with_horizon(
                 header, Sifted(bytes(payload), header.records_count, header.max_timestamp, 0)
@@ -302,12 +313,18 @@ class _GroupWriter:
             self._keep_place(header)
 
     def _take_records(self, header: BatchHeader, batch: bytes) -> None:
-        payload = records_of(batch, header)
-        if payload is None:
-            self._keep_place(header)
-            return
         sifter = self.sifter
-        sifted = sifter.sift(payload, header)
+        try:
+            payload = bounded_records_of(batch, header)
+            if payload is None:
+                self._keep_place(header)
+                return
+            sifted = sifter.sift(payload, header)
+        except OversizedBatch as error:
+            where = self._replacement.path, header.base_offset
+            _log.warning("%s: keeps the batch at offset %d as it is: %s", *where, error)
+            self._keep(header, batch)
+            return
         sifter.records += header.records_count
         sifter.kept += sifted.kept
         if not sifted.kept:

@@ -25,10 +25,8 @@ from qbus.delay import read_order
 from qbus.records import (
     BatchHeader,
     Buffer,
-    ConsumerRecord,
     CorruptBatch,
     crc32c,
-    iter_records,
 )
 from qbus.records.control import (
     Announcement,
@@ -40,6 +38,7 @@ from qbus.records.control import (
     decode_int64,
     decode_rescheduled,
 )
+from qbus.records.decode import iter_stored
 
 from ..log.controls import Fold
 from .schedule import MAX_OFFSET, Schedule
@@ -214,12 +213,12 @@ class DelayFold:
 
     def delayed(self, header: BatchHeader, batch: Buffer) -> None:
         """See :class:`~qbus.broker.log.controls.Fold`."""
-        from qbus.records.consume import decode_records  # noqa: PLC0415 - loads the codec
-
         self._begin(header.base_offset)
         self._pass_time(header.max_timestamp)
         if header.in_transaction:
-            self._put_off(header, decode_records(batch, header, "", 0))
+            entries = _entries(header, batch)
+            if entries:
+                self.undecided.setdefault(header.producer_id, []).extend(entries)
             return
         add = self.schedule.add
         if self.expected is not None and self.expected[0] == header.crc:
@@ -228,26 +227,8 @@ class DelayFold:
                 add(due, offset, key_hash)
                 offset += 1
             return
-        for record in decode_records(batch, header, "", 0):
-            try:
-                order = read_order(record.headers, header.max_timestamp)
-            except ValueError as error:
-                raise CorruptBatch(str(error)) from error
-            if order is not None:
-                add(order.due, record.offset, hash_of(record.key))
-
-    def _put_off(self, header: BatchHeader, records: Sequence[ConsumerRecord]) -> None:
-        """Keep the records of a transaction's batch until it ends."""
-        entries: list[tuple[int, int, int]] = []
-        for record in records:
-            try:
-                order = read_order(record.headers, header.max_timestamp)
-            except ValueError as error:
-                raise CorruptBatch(str(error)) from error
-            if order is not None:
-                entries.append((order.due, record.offset, hash_of(record.key)))
-        if entries:
-            self.undecided.setdefault(header.producer_id, []).extend(entries)
+        for due, offset, key_hash in _entries(header, batch):
+            add(due, offset, key_hash)
 
     def ended(self, producer_id: int, *, is_commit: bool) -> None:
         """See :class:`~qbus.broker.log.controls.Fold`."""
@@ -316,7 +297,7 @@ class DelayFold:
         carried = decode_carried(record.value)
         key_hash = self.schedule.remove(carried.due, carried.from_offset)
         if key_hash is None:  # retention took where it lay, so this is the first that says of it
-            key_hash = hash_of(next((one.key for one in iter_records(carried.batch)), None))
+            key_hash = hash_of(next((one.key for one in iter_stored(carried.batch)), None))
             self._begin(record.offset)
         self.carried_count += 1
         self.rescheduled.pop(carried.from_offset, None)
@@ -372,6 +353,25 @@ class DelayFold:
         self.bound = bound
         self.undecided = undecided
         self.maybe_missing, self.gap_end = maybe_missing, gap_end
+
+
+def _entries(header: BatchHeader, batch: Buffer) -> list[tuple[int, int, int]]:
+    """The due times, offsets and hashes of keys of a batch's delayed records.
+
+    Raises CorruptBatch: then the batch is ignored as a whole.
+    """
+    from qbus.records.consume import decode_stored  # noqa: PLC0415 - loads the codec
+
+    entries: list[tuple[int, int, int]] = []
+    for records in decode_stored(batch, header):
+        for record in records:
+            try:
+                order = read_order(record.headers, header.max_timestamp)
+            except ValueError as error:
+                raise CorruptBatch(str(error)) from error
+            if order is not None:
+                entries.append((order.due, record.offset, hash_of(record.key)))
+    return entries
 
 
 class _Reader:

@@ -8,10 +8,11 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from qbus.delay import NO_TTL, read_order
-from qbus.errors import ApiError, CorruptBatch
-from qbus.records import BatchHeader, Buffer, ConsumerRecord, iter_records, read_header
+from qbus.errors import ApiError, CorruptBatch, OversizedBatch
+from qbus.records import BatchHeader, Buffer, ConsumerRecord, read_header
+from qbus.records.bounds import MAX_RECORDS_SIZE, most_bytes
 from qbus.records.control import ControlType, control_type, decode_carried
-from qbus.records.decode import records_of
+from qbus.records.decode import iter_stored, records_of
 from qbus.records.plain import record_positions
 from qbus.records.record import Headers
 
@@ -20,6 +21,7 @@ from .schedule import Held
 
 _BATCH_BYTES: Final = 32 << 20
 _NEAR_BYTES: Final = 64 << 20
+_ARRIVING_BYTES: Final = 256 << 10  # of a batch that is read as it is appended
 _FEW_BATCHES: Final = 16  # that are read without a pause
 _FEW_WHOLE: Final = 4  # batches that are kept whole
 _LOADED_BYTES: Final = 8 << 20
@@ -70,13 +72,16 @@ class _Batch:
 
     __slots__ = ("_payload", "_positions", "base_offset", "head", "last_offset", "size")
 
-    def __init__(self, batch: Buffer) -> None:
-        """A visible one has no records here. Raises CorruptBatch."""
+    def __init__(self, batch: Buffer, most: int = MAX_RECORDS_SIZE) -> None:
+        """``most``: how many bytes its records may take. A visible one has no records here.
+
+        Raises CorruptBatch.
+        """
         header = read_header(batch)
         self.head = _Head(header)
         self.base_offset = header.base_offset
         self.last_offset = header.last_offset if header.is_hidden else header.base_offset - 1
-        payload = records_of(batch, header)
+        payload = records_of(batch, header, most_bytes(len(batch), most))
         self._payload = b"" if payload is None else bytes(payload)
         self._positions = record_positions(self._payload, header.records_count)
         self.size = len(self._payload) + len(self._positions) * self._positions.itemsize
@@ -132,7 +137,7 @@ def _carried(control: ConsumerRecord) -> HeldRecord | None:
     if control_type(control.key) is not ControlType.CARRIED:
         return None
     carried = decode_carried(control.value or b"")
-    for record in iter_records(carried.batch):
+    for record in iter_stored(carried.batch):
         order = read_order(record.headers, carried.taken_ms)
         return HeldRecord(
             control.offset,
@@ -395,7 +400,10 @@ class HeldRecords:
             return
         numbers = [number for number, due in enumerate(dues) if due[0] < near.end_ms]
         if numbers:
-            came = _Batch(batch)
+            try:
+                came = _Batch(batch, _ARRIVING_BYTES)
+            except OversizedBatch:  # too large to be read now: it is when it is due
+                return
             before = near.size
             for number in numbers:
                 near.add(came, came.base_offset + number)

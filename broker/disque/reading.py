@@ -1,16 +1,23 @@
 """Records of a partition's log, for those who look at jobs without taking them. For threads."""
 
+import logging
 from typing import Final
 
 from qbus.delay import DELAYED_OFFSET, DELIVER_AT
-from qbus.errors import ApiError, CorruptBatch, ErrorCode
+from qbus.errors import ApiError, CorruptBatch, ErrorCode, OversizedBatch
 from qbus.jobs import JobOptions
 from qbus.records import ConsumerRecord, iter_batches
-from qbus.records.consume import decode_records
+from qbus.records.bounds import most_bytes
+from qbus.records.consume import decode_some
 
 from ..log import Log
 
+_log = logging.getLogger(__name__)
+
 READ_BYTES: Final = 1 << 20
+_SLICE: Final = 64 << 10  # bytes that are decoded at once
+_EXPANSION: Final = 16  # times that what is decoded may be as large as what is read
+_OVERHEAD: Final = 200  # bytes that a record takes besides its value
 _MOST_SEARCHED: Final = 64 << 20  # bytes that are searched for one record
 
 
@@ -20,7 +27,8 @@ def read_some(
     """Records from ``offset`` on and before ``end``, of about ``size`` bytes, and where they end.
 
     Without hidden batches and control records, so there may be none before that. Where the log
-    starts later, from there on. Raises ApiError.
+    starts later, from there on. A batch beyond the bounds of a broker is passed over, which is
+    logged. Raises ApiError.
     """
     offset = max(offset, log.log_start_offset)
     if offset >= end:
@@ -28,20 +36,38 @@ def read_some(
     found = log.read(offset, size, end, wait=True)
     if found is None:
         return [], end
-    records: list[ConsumerRecord] = []
     with found:
         if found.needs_verification:
             found.verify()
         try:
             data = found.read()
-            for header, batch in iter_batches(data):
-                if not (header.is_control or header.is_hidden):
-                    records += decode_records(batch, header, topic, partition, offset)
+            records, is_whole = _decode(data, topic, partition, offset, _EXPANSION * size)
         except OSError as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         except CorruptBatch as error:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-        return records, found.next_offset
+        return records, found.next_offset if is_whole else records[-1].offset + 1
+
+
+def _decode(
+    data: bytes, topic: str, partition: int, offset: int, most: int
+) -> tuple[list[ConsumerRecord], bool]:
+    """Records from ``offset`` on of about ``most`` bytes, and whether they are all there are."""
+    records: list[ConsumerRecord] = []
+    for header, batch in iter_batches(data):
+        if header.is_control or header.is_hidden:
+            continue
+        bound = most_bytes(len(batch))
+        try:
+            for some in decode_some(batch, header, topic, partition, offset, _SLICE, bound):
+                records += some
+                most -= sum(_OVERHEAD + len(record.value or b"") for record in some)
+                if most <= 0 and records:
+                    return records, False
+        except OversizedBatch as error:
+            first = header.base_offset
+            _log.warning("%s-%d: passed over the batch at %d: %s", topic, partition, first, error)
+    return records, True
 
 
 def read_one(log: Log, topic: str, partition: int, offset: int, end: int) -> ConsumerRecord | None:

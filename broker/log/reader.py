@@ -5,14 +5,15 @@ the reader itself.
 """
 
 import errno
+import logging
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 
-from qbus.errors import ApiError, ErrorCode
-from qbus.records import CorruptBatch, check_crc, iter_records
+from qbus.errors import ApiError, ErrorCode, OversizedBatch
+from qbus.records import CorruptBatch, check_crc
 
 from .damage import range_at
 from .files import File
@@ -21,6 +22,8 @@ from .indexes import MaxTimestamp
 from .scan import BadBatch, Place, PlacedBatch
 from .segment import LogSegment
 from .state import LogState
+
+_log = logging.getLogger(__name__)
 
 _STEP: Final = struct.Struct(">qi11xi")  # base offset, batch length, last offset delta
 _LENGTH_PREFIX: Final = 12
@@ -325,16 +328,26 @@ def _visible_maximum(segment: LogSegment) -> MaxTimestamp:
 def _first_in(
     segment: LogSegment, placed: PlacedBatch, timestamp: int, start_offset: int
 ) -> TimestampOffset | None:
+    from qbus.records.consume import decode_stored  # noqa: PLC0415 - loads the codec
+
     batch = segment.file.read_at(placed.position, placed.header.size)
     try:
         check_crc(batch, placed.header)
     except CorruptBatch as bad:
         where = placed.position, placed.header.base_offset
         raise BadBatch(*where, str(bad), path=segment.path) from bad
-    for record in iter_records(batch):
-        if record.timestamp >= timestamp and record.offset >= start_offset:
-            epoch = placed.header.partition_leader_epoch
-            return TimestampOffset(record.timestamp, record.offset, epoch)
+    epoch = placed.header.partition_leader_epoch
+    try:
+        for records in decode_stored(batch, placed.header):
+            for record in records:
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return TimestampOffset(record.timestamp, record.offset, epoch)
+    except OversizedBatch as error:
+        first = placed.header.base_offset
+        _log.warning(
+            "%s: no record of the batch at offset %d is looked up: %s", segment.path, first, error
+        )
+        return TimestampOffset(placed.header.max_timestamp, max(first, start_offset), epoch)
     return None
 
 

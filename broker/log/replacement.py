@@ -69,6 +69,11 @@ class SegmentReplacement:
         except OSError as error:
             raise self._failed(error) from error
 
+    @property
+    def path(self) -> str:
+        """Where the new segment's log will be."""
+        return self._path
+
     def write(self, data: Data) -> None:
         """Write whole batches behind those before."""
         try:

@@ -8,12 +8,13 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from types import ModuleType
 from typing import Final, NamedTuple
 
 from qbus.delay import TTL, parse_duration
-from qbus.errors import ApiError, CorruptBatch, ErrorCode
+from qbus.errors import ApiError, CorruptBatch, ErrorCode, OversizedBatch
 from qbus.records import (
     HEADER_SIZE,
     BatchHeader,
@@ -23,9 +24,10 @@ from qbus.records import (
     iter_batches,
     read_header,
 )
+from qbus.records.bounds import MAX_RECORDS_SIZE
 from qbus.records.decode import records_of
-from qbus.records.fields import decode_varint
 from qbus.records.header import CODEC_BITS, LENGTH_PREFIX, write_header
+from qbus.records.plain import record_positions
 from qbus.records.record import Headers
 
 from ..log import Log
@@ -37,7 +39,9 @@ _LEAST_READ_BYTES: Final = 16 << 10
 _CACHED_BYTES: Final = 32 << 10  # read at once in the event loop: small batches take their time
 _AHEAD: Final = 32  # records that are decoded at once where fewer are asked for
 _AHEAD_BYTES: Final = 32 << 10
-_ONE_BYTE: Final = 0x80  # from which on a length takes more
+_SLICE: Final = 64 << 10  # bytes that are decoded at once where all are asked for
+_AT_ONCE_BYTES: Final = 256 << 10  # of records, that the event loop decompresses at once
+_LOADED_BYTES: Final = 16 << 20  # of batches, decompressed, after which no more are read
 _SPAN_BYTES: Final = 200  # that a range takes besides its batch
 _LEAST_RECORD_BYTES: Final = 7  # that a record takes: a byte for each of its fields
 _TTL_NAME: Final = TTL.encode()
@@ -53,16 +57,19 @@ class StoredBatch:
     __slots__ = (
         "_ahead",
         "_is_sound",
+        "_most_bytes",
         "_offsets",
         "_payload",
         "_positions",
         "has_ttl",
         "header",
         "is_broken",
+        "is_oversized",
         "raw",
     )
 
-    def __init__(self, header: BatchHeader, raw: bytes) -> None:
+    def __init__(self, header: BatchHeader, raw: bytes, most: int = MAX_RECORDS_SIZE) -> None:
+        """``most``: how many bytes its records may take, decompressed; more are broken."""
         self.header = header
         self.raw = raw
         self._payload: bytes | None = None
@@ -72,14 +79,16 @@ class StoredBatch:
         self._is_sound = False  # its checksum was compared
         self.is_broken = False
         """Whether its records cannot be read, though its checksum is right: so it was written."""
+        self.is_oversized = False
         self.has_ttl = False
+        self._most_bytes = most
         try:
             if not self.is_dense:
                 self._find_offsets()
             self.has_ttl = self._may_have_ttl()
             self.is_broken = header.records_count > self._most_records()
-        except CorruptBatch:
-            self.is_broken = True
+        except CorruptBatch as error:
+            self.is_broken, self.is_oversized = True, isinstance(error, OversizedBatch)
 
     @property
     def is_dense(self) -> bool:
@@ -111,7 +120,7 @@ class StoredBatch:
         if payload is None:
             raw, header = self.raw, self.header
             if header.attributes & CODEC_BITS or header.size != len(raw):
-                records = records_of(raw, header)
+                records = records_of(raw, header, self._most_bytes)
                 payload = b"" if records is None else bytes(records)
             else:
                 payload = raw[HEADER_SIZE:]
@@ -126,7 +135,7 @@ class StoredBatch:
         """
         if self._positions is None:
             try:
-                self._positions = _positions(self.payload, self.header.records_count)
+                self._positions = record_positions(self.payload, self.header.records_count)
             except CorruptBatch:
                 self.is_broken = True  # and is not looked through for each of its records
                 raise
@@ -166,8 +175,11 @@ class StoredBatch:
         return made
 
     def _find_offsets(self) -> None:
-        records = self._decode(0, self.header.records_count)
-        self._offsets = array("q", [record.offset for record in records])
+        offsets = array("q")
+        decoder = _codec().twin.Decoder(self.payload, self.header, "", 0, 0)
+        while records := decoder.take(_SLICE):
+            offsets.extend([record.offset for record in records])
+        self._offsets = offsets
 
     def gaps(self) -> list[tuple[int, int]]:
         """The ranges of its offsets that have no record."""
@@ -250,30 +262,6 @@ def _codec() -> ModuleType:
     return codec
 
 
-def _positions(payload: bytes, count: int) -> "array[int]":
-    """Where each record begins, and where the last one ends. Raises CorruptBatch."""
-    positions: list[int] = [0]
-    position = 0
-    try:
-        for _ in range(count):
-            first = payload[position]
-            if first < _ONE_BYTE:
-                position += (first >> 1) + 1
-            elif (second := payload[position + 1]) < _ONE_BYTE:  # most have two
-                position += ((first - _ONE_BYTE) >> 1) + (second << 6) + 2
-            else:
-                length, position = decode_varint(payload, position)
-                if length < 0:  # it would lead back
-                    raise CorruptBatch("a record has a negative length")
-                position += length
-            positions.append(position)
-        if position > len(payload):
-            raise CorruptBatch("records are cut")
-        return array("I", positions)
-    except (IndexError, OverflowError):
-        raise CorruptBatch("records are cut") from None
-
-
 def ttl_of(headers: Headers) -> int:
     """For how long from its timestamp on a record is worth something, in milliseconds; -1: ever.
 
@@ -286,6 +274,23 @@ def ttl_of(headers: Headers) -> int:
             except ValueError:
                 return -1
     return -1
+
+
+def _stored(header: BatchHeader, raw: bytes, *, wait: bool) -> StoredBatch:
+    """A batch; what takes long is done now, if a thread may ``wait`` for it.
+
+    Raises BlockingIOError otherwise.
+    """
+    if wait:
+        stored = StoredBatch(header, raw)
+        if stored.size > _LOADED_BYTES and not stored.is_broken:
+            with suppress(CorruptBatch):
+                _ = stored.positions
+        return stored
+    stored = StoredBatch(header, raw, _AT_ONCE_BYTES)
+    if stored.is_oversized:  # for the event loop
+        raise BlockingIOError
+    return stored
 
 
 class Stretch(NamedTuple):
@@ -391,13 +396,15 @@ class LogBatches:
         if records is None:
             return found
         with records:
-            if wait:
-                records.warm()
-            elif records.needs_verification or not records.is_cached():
-                if found:
-                    return found
-                raise BlockingIOError
-            found += _stretches(records.read(wait=wait), offset)
+            try:
+                if wait:
+                    records.warm()
+                elif records.needs_verification or not records.is_cached():
+                    raise BlockingIOError
+                found += _first_stretches(records.read(wait=wait), offset, wait=wait)
+            except BlockingIOError:
+                if not found:
+                    raise
         return found
 
     def load_batch(self, offset: int, *, wait: bool) -> list[Stretch]:
@@ -410,7 +417,7 @@ class LogBatches:
                 records.warm()
             elif records.needs_verification or not records.is_cached():
                 raise BlockingIOError
-            return list(_stretches(records.read(wait=wait), offset))
+            return list(_stretches(records.read(wait=wait), offset, wait=wait))
 
     def keep(self, found: list[Stretch]) -> None:
         """Remember what was read: the first of it, which somebody waits for, in any case."""
@@ -455,8 +462,28 @@ class LogBatches:
         self._rewrites = self.log.rewrites
 
 
-def _stretches(data: Buffer, offset: int) -> Iterator[Stretch]:
-    """The batches in ``data``, and what lies between them. Raises CorruptBatch."""
+def _first_stretches(data: Buffer, offset: int, *, wait: bool) -> list[Stretch]:
+    """What is in ``data``, up to a size of memory. Raises as :func:`_stretches` for its first."""
+    found: list[Stretch] = []
+    left = _LOADED_BYTES if wait else _AT_ONCE_BYTES
+    try:
+        for stretch in _stretches(data, offset, wait=wait):
+            found.append(stretch)
+            left -= 0 if stretch.batch is None else stretch.batch.size
+            if left <= 0:
+                break
+    except BlockingIOError:
+        if not found:
+            raise
+    return found
+
+
+def _stretches(data: Buffer, offset: int, *, wait: bool) -> Iterator[Stretch]:
+    """The batches in ``data``, and what lies between them.
+
+    Raises CorruptBatch, and BlockingIOError at one that is not read on the event loop, unless
+    ``wait``.
+    """
     void_from = -1
     for header, raw in iter_batches(data):
         first = header.base_offset
@@ -469,7 +496,7 @@ def _stretches(data: Buffer, offset: int) -> Iterator[Stretch]:
             if void_from >= 0:
                 yield Stretch(void_from, first - 1, None)
                 void_from = -1
-            yield Stretch(first, header.last_offset, StoredBatch(header, bytes(raw)))
+            yield Stretch(first, header.last_offset, _stored(header, bytes(raw), wait=wait))
         offset = header.last_offset + 1
     if void_from >= 0:
         yield Stretch(void_from, offset - 1, None)

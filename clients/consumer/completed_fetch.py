@@ -11,6 +11,7 @@ from qbus.records import (
     decode_some,
     iter_batches,
 )
+from qbus.records.bounds import MAX_RECORDS_SIZE
 from qbus.wire.messages.fetch import AbortedTransaction
 
 from ..types import TopicPartition
@@ -35,8 +36,13 @@ class CompletedFetch:
         *,
         check_crcs: bool,
         aborted: Sequence[AbortedTransaction] = (),
+        max_size: int = MAX_RECORDS_SIZE,
     ) -> None:
-        """``aborted``: the transactions whose records are hidden (read_committed)."""
+        """``aborted``: the transactions whose records are hidden (read_committed).
+
+        ``max_size``: how many bytes the records of a batch may take, decompressed.
+        """
+        self._max_size = max_size
         self.partition = partition
         self.position = position
         self.epoch = -1
@@ -79,7 +85,7 @@ class CompletedFetch:
                 return
             header, batch = found
             try:
-                columns.append(batch, header, self.position)
+                columns.append(batch, header, self.position, self._max_size)
             except CorruptBatch as error:
                 self._fail(error, has_decoded=columns.rows > 0)
                 return
@@ -114,7 +120,9 @@ class CompletedFetch:
 
     def _begin_batch(self, header: BatchHeader, batch: memoryview) -> None:
         self._batch = header, batch
-        self._chunks = decode_some(batch, header, *self.partition, self.position, AT_ONCE)
+        self._chunks = decode_some(
+            batch, header, *self.partition, self.position, AT_ONCE, self._max_size
+        )
 
     def _end_batch(self, header: BatchHeader) -> None:
         self._batch, self._records, self._returned = None, [], 0

@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar, Unpack
 from qbus.errors import ConfigError
 from qbus.records import CorruptBatch
 from qbus.records.arrow_buffers import import_pyarrow
+from qbus.records.bounds import MAX_RECORDS_SIZE
 from qbus.records.codec import AsyncRuns
 
 from ..committed import fetch_committed
@@ -106,6 +107,7 @@ class Consumer:
         fetch_max_wait_ms: int = 500,
         partition_max_bytes: int = 4 * 1024 * 1024,
         prefetch_bytes: int = 64 * 1024 * 1024,
+        batch_max_bytes: int = MAX_RECORDS_SIZE,
         max_poll_records: int = 20_000,
         check_crcs: bool = True,
         consumer_timeout_ms: int | None = None,
@@ -152,6 +154,8 @@ class Consumer:
             and of one.
         prefetch_bytes: how much is fetched ahead, shared equally among brokers. One batch of each
             broker may exceed it, since brokers answer with whole batches.
+        batch_max_bytes: how large the records of one batch may be, decompressed. A poll raises
+            :class:`~qbus.errors.CorruptBatch` for a larger one, which ``seek_past`` passes over.
         max_poll_records: the most records that a poll returns; it also returns at most about
             256 KiB at once, or one record.
         check_crcs: verify the checksum of every batch.
@@ -165,7 +169,7 @@ class Consumer:
 
         Raises :class:`~qbus.errors.ConfigError`.
         """
-        check_options(offset_reset, isolation_level, consumer_timeout_ms)
+        check_options(offset_reset, isolation_level, consumer_timeout_ms, batch_max_bytes)
         self._options = ConsumerOptions(
             offset_reset=offset_reset,
             fetch_min_bytes=fetch_min_bytes,
@@ -178,6 +182,7 @@ class Consumer:
             consumer_timeout=None if consumer_timeout_ms is None else consumer_timeout_ms / 1000,
             read_committed=isolation_level == "read_committed",
             rack=rack,
+            batch_max_bytes=batch_max_bytes,
             auto_commit=auto_commit_interval_ms / 1000 if auto_commit and group else None,
         )
         self._group = group and GroupOptions(
@@ -402,7 +407,8 @@ class Consumer:
             raise ConfigError(f"the error does not say where the batch is: {error}")
         where = TopicPartition(error.topic, error.partition)
         self._assignment.assigned(where)
-        found = await readable_after(self._cluster, where, error.offset)
+        most = self._options.batch_max_bytes
+        found = await readable_after(self._cluster, where, error.offset, most)
         self._assignment.seek(where, found)
         return found - error.offset
 

@@ -2,6 +2,7 @@
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import CorruptBatch, iter_batches
+from qbus.records.bounds import MAX_RECORDS_SIZE
 from qbus.wire import ApiKey
 from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
@@ -17,24 +18,27 @@ _AT_ONCE = 10_000
 """Records that are decoded at a time."""
 
 
-async def readable_after(cluster: Cluster, partition: TopicPartition, offset: int) -> int:
+async def readable_after(
+    cluster: Cluster, partition: TopicPartition, offset: int, max_size: int = MAX_RECORDS_SIZE
+) -> int:
     """Return the offset of a readable batch behind the corrupt one at ``offset``.
 
-    It is the end of the log if there is none. Asks for ever farther offsets, then for those
-    between. So it takes few requests; of batches between two corrupt ones it may miss some. Raises
+    Readable is one whose records take at most ``max_size`` bytes, decompressed. It is the end of
+    the log if there is none. Asks for ever farther offsets, then for those between. So it takes few
+    requests; of batches between two corrupt ones it may miss some. Raises
     :class:`~qbus.errors.ApiError`.
     """
     end = (await list_offsets(cluster, {partition: LATEST}))[partition].offset
     corrupt, readable, step = offset, end, 1
     while corrupt + step < end:
-        found = await _readable_at(cluster, partition, corrupt + step)
+        found = await _readable_at(cluster, partition, corrupt + step, max_size)
         if found is not None:
             readable = max(found, corrupt + 1)
             break
         corrupt, step = corrupt + step, 2 * step
     while readable - corrupt > 1:
         middle = (corrupt + readable) // 2
-        found = await _readable_at(cluster, partition, middle)
+        found = await _readable_at(cluster, partition, middle, max_size)
         if found is None:
             corrupt = middle
         else:
@@ -42,7 +46,9 @@ async def readable_after(cluster: Cluster, partition: TopicPartition, offset: in
     return max(readable, offset)
 
 
-async def _readable_at(cluster: Cluster, partition: TopicPartition, offset: int) -> int | None:
+async def _readable_at(
+    cluster: Cluster, partition: TopicPartition, offset: int, max_size: int
+) -> int | None:
     """Return where the batch of ``offset`` begins; None: it is corrupt."""
 
     async def ask(node: int, led: list[TopicPartition]) -> Outcomes[TopicPartition, int | None]:
@@ -52,7 +58,7 @@ async def _readable_at(cluster: Cluster, partition: TopicPartition, offset: int)
         check(response.error_code, of="fetch")
         return {
             (key := TopicPartition(topic.topic, data.partition_index)): _begin_of(
-                key, data.error_code, data.records, offset
+                key, data.error_code, data.records, offset, max_size
             )
             for topic in response.responses
             for data in topic.partitions
@@ -62,7 +68,11 @@ async def _readable_at(cluster: Cluster, partition: TopicPartition, offset: int)
 
 
 def _begin_of(
-    partition: TopicPartition, error_code: int, records: memoryview | None, offset: int
+    partition: TopicPartition,
+    error_code: int,
+    records: memoryview | None,
+    offset: int,
+    max_size: int,
 ) -> int | ApiError | None:
     if error_code == ErrorCode.CORRUPT_MESSAGE:
         return None
@@ -71,7 +81,10 @@ def _begin_of(
     try:
         for header, batch in iter_batches(records or b"", partial_tail=True):
             if header.last_offset >= offset:
-                _read_all(CompletedFetch(partition, header.base_offset, batch, check_crcs=True))
+                begin = header.base_offset
+                _read_all(
+                    CompletedFetch(partition, begin, batch, check_crcs=True, max_size=max_size)
+                )
                 return header.base_offset
     except CorruptBatch:
         return None

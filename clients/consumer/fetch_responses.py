@@ -131,6 +131,7 @@ class FetchResponses:
                 data.records,
                 check_crcs=self._options.check_crcs,
                 aborted=(data.aborted_transactions or ()) if is_committed else (),
+                max_size=self._options.batch_max_bytes,
             )
             state.fetched.append(fetched)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from qbus.errors import ConfigError
+from qbus.records.bounds import MAX_RECORDS_SIZE
 
 OffsetReset = Literal["earliest", "latest", "none"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -27,6 +28,7 @@ class ConsumerOptions:
     rack: str | None
     auto_commit: float | None
     consumer_timeout: float | None = None
+    batch_max_bytes: int = MAX_RECORDS_SIZE
 
 
 class Patience:
@@ -57,7 +59,12 @@ class Patience:
         return self._seconds - (0 if self._since is None else time.monotonic() - self._since)
 
 
-def check_options(offset_reset: str, isolation_level: str, consumer_timeout_ms: int | None) -> None:
+def check_options(
+    offset_reset: str,
+    isolation_level: str,
+    consumer_timeout_ms: int | None,
+    batch_max_bytes: int = MAX_RECORDS_SIZE,
+) -> None:
     """Raise :class:`~qbus.errors.ConfigError` for unknown words, and a time-out that is none."""
     for name, value, allowed in (
         ("offset_reset", offset_reset, get_args(OffsetReset)),
@@ -67,6 +74,8 @@ def check_options(offset_reset: str, isolation_level: str, consumer_timeout_ms: 
             raise ConfigError(f"{name} is one of {', '.join(allowed)}, not {value!r}")
     if consumer_timeout_ms is not None and consumer_timeout_ms <= 0:
         raise ConfigError(f"consumer_timeout_ms is above 0, not {consumer_timeout_ms}")
+    if batch_max_bytes < 1:
+        raise ConfigError(f"batch_max_bytes is above 0, not {batch_max_bytes}")
 
 
 def limit_of(max_records: int | None, otherwise: int) -> int:

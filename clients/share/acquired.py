@@ -16,6 +16,7 @@ from qbus.records import (
     to_arrow,
 )
 from qbus.records.arrow_buffers import import_pyarrow
+from qbus.records.bounds import MAX_RECORDS_SIZE
 from qbus.records.codec import with_item
 
 from ..errors import corrupt_at
@@ -50,7 +51,10 @@ class AcquiredRecords:
         ranges: Sequence[AcquiredRange],
         *,
         check_crcs: bool,
+        max_size: int = MAX_RECORDS_SIZE,
     ) -> None:
+        """``max_size``: how many bytes the records of a batch may take, decompressed."""
+        self._max_size = max_size
         self.partition = partition
         self.leftovers: list[Ack] = []
         self._ranges = sorted(ranges)
@@ -98,7 +102,7 @@ class AcquiredRecords:
             assert self._batch is not None
             header, batch = self._batch
             try:
-                columns.append(batch, header, self._rest[0].offset)
+                columns.append(batch, header, self._rest[0].offset, self._max_size)
             except OverflowError:  # no room beside the batches before
                 if not columns.rows:
                     raise
@@ -170,7 +174,7 @@ class AcquiredRecords:
         The broker sends whole batches, of which a member that takes records has few.
         """
         is_rest = last >= header.last_offset  # is decoded to its end, where damage may be
-        for some in decode_some(batch, header, *self.partition, first, _AT_ONCE):
+        for some in decode_some(batch, header, *self.partition, first, _AT_ONCE, self._max_size):
             yield some
             if not is_rest and some[-1].offset >= last:
                 return

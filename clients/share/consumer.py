@@ -11,6 +11,7 @@ from uuid import uuid4
 from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError
 from qbus.records import RecordColumns
 from qbus.records.arrow_buffers import import_pyarrow
+from qbus.records.bounds import MAX_RECORDS_SIZE
 from qbus.records.codec import AsyncRuns, HeldItems
 
 from ..net.cluster import Cluster
@@ -71,6 +72,7 @@ class ShareConsumer:
         fetch_min_bytes: int = 1,
         fetch_max_bytes: int = 50 * 1024 * 1024,
         fetch_max_wait_ms: int = 500,
+        batch_max_bytes: int = MAX_RECORDS_SIZE,
         max_poll_records: int = 500,
         max_poll_interval_ms: int = 300_000,
         check_crcs: bool = True,
@@ -100,6 +102,8 @@ class ShareConsumer:
         fetch_min_bytes, fetch_max_wait_ms: how much a broker gathers for an answer, and for how
             long at most.
         fetch_max_bytes: about how much one answer may hold.
+        batch_max_bytes: how large the records of one batch may be, decompressed. A poll raises
+            :class:`~qbus.errors.CorruptBatch` for a larger one, and releases its records.
         max_poll_records: the most records that a poll returns, and about how many are taken from
             one broker at a time; a loop that is quick takes up to four times as many. Nothing is
             taken ahead.
@@ -121,6 +125,8 @@ class ShareConsumer:
             raise ConfigError("a share consumer needs a topic")
         if fetch_max_wait_ms < 0:
             raise ConfigError(f"fetch_max_wait_ms is not below 0, as {fetch_max_wait_ms} is")
+        if batch_max_bytes < 1:
+            raise ConfigError(f"batch_max_bytes is above 0, not {batch_max_bytes}")
         self._options = ShareOptions(
             group=group,
             topics=names,
@@ -129,6 +135,7 @@ class ShareConsumer:
             fetch_min_bytes=fetch_min_bytes,
             fetch_max_bytes=fetch_max_bytes,
             fetch_max_wait=fetch_max_wait_ms / 1000,
+            batch_max_bytes=batch_max_bytes,
             max_poll_records=_limit_of(max_poll_records),
             max_poll_interval=max_poll_interval_ms / 1000,
             check_crcs=check_crcs,

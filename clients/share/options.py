@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from qbus.errors import ConfigError
+from qbus.records.bounds import MAX_RECORDS_SIZE
 
 from .types import AcknowledgementLost
 
@@ -34,6 +35,7 @@ class ShareOptions:
     rack: str | None
     consumer_timeout: float | None
     on_lost: OnLost | None
+    batch_max_bytes: int = MAX_RECORDS_SIZE
 
     @property
     def max_run(self) -> int:

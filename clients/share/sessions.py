@@ -263,6 +263,7 @@ class ShareSessions:
                 for span in data.acquired_records
             ],
             check_crcs=self._options.check_crcs,
+            max_size=self._options.batch_max_bytes,
         )
         if self.lock_timeout is not None:
             lease = lease._replace(until=time.monotonic() + self.lock_timeout)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbus.records import codec
 from qbus.records.arrow_buffers import import_pyarrow
+from qbus.records.bounds import MAX_RECORDS_SIZE
 from qbus.records.decode import records_of
 from qbus.records.header import BatchHeader, Buffer
 
@@ -43,8 +44,16 @@ class RecordColumns:
         self.is_shared = False
         return True
 
-    def append(self, batch: Buffer, header: BatchHeader, from_offset: int = 0) -> int:
+    def append(
+        self,
+        batch: Buffer,
+        header: BatchHeader,
+        from_offset: int = 0,
+        max_size: int = MAX_RECORDS_SIZE,
+    ) -> int:
         """Append the records of one whole batch from ``from_offset`` on; return their number.
+
+        They may take ``max_size`` bytes, decompressed.
 
         Raises :class:`CorruptBatch` as ``decode_records`` does, and OverflowError if a column would
         exceed 2 GiB, the limit of Arrow's offsets; nothing is appended then. Raises BufferError
@@ -52,7 +61,7 @@ class RecordColumns:
         """
         if self.is_shared:
             raise BufferError("columns that were made an Arrow batch take no more records")
-        payload = records_of(batch, header)
+        payload = records_of(batch, header, max_size)
         return 0 if payload is None else self.buffers.extend(payload, header, from_offset)
 
 

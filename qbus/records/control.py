@@ -76,7 +76,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from qbus.errors import CorruptBatch
-from qbus.records.decode import iter_records
+from qbus.records.decode import iter_stored
 from qbus.records.fields import encode_varint
 from qbus.records.header import (
     CODEC_BITS,
@@ -451,7 +451,7 @@ def read_marker(batch: Buffer) -> Marker | None:
     None if it holds none: compaction has emptied it, or it is of a type that is not known. Raises
     CorruptBatch.
     """
-    for record in iter_records(batch):
+    for record in iter_stored(batch):
         key, value = record.key or b"", record.value or b""
         if len(key) < _KEY.size or len(value) < _MARKER.size:
             raise CorruptBatch("a transaction's marker is cut")
@@ -473,7 +473,7 @@ def iter_control(batch: Buffer, header: BatchHeader | None = None) -> Iterator[C
 
 def _all_records(batch: Buffer) -> Iterator[ControlRecord]:
     """The control records of a batch of any form, up to where it is damaged."""
-    for record in iter_records(batch):
+    for record in iter_stored(batch):
         type_ = control_type(record.key)
         if type_ is not None:
             yield ControlRecord(record.offset, type_, record.value or b"")

@@ -46,6 +46,11 @@ def iter_records(batch: Buffer, *, max_size: int = MAX_RECORDS_SIZE) -> Iterator
     return iter(()) if payload is None else parse_records(bytes(payload), header)
 
 
+def iter_stored(batch: Buffer) -> Iterator[Record]:
+    """Return what :func:`iter_records` returns, within the bounds of a broker."""
+    return iter_records(batch, max_size=most_bytes(len(batch)))
+
+
 def records_of(
     batch: Buffer,
     header: BatchHeader,

@@ -12,6 +12,7 @@ from qbus.clients.consumer import completed_fetch as module
 from qbus.clients.consumer.completed_fetch import CompletedFetch
 from qbus.records import (
     BatchHeader,
+    Compression,
     CorruptBatch,
     RecordColumns,
     build_batch,
@@ -19,6 +20,7 @@ from qbus.records import (
     to_arrow,
 )
 from qbus.wire.messages.fetch import AbortedTransaction
+from tests.support.bombs import batch_of_headers
 
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
@@ -210,10 +212,12 @@ def test_records_of_an_aborted_transaction_are_hidden_up_to_its_marker() -> None
 class Narrow(RecordColumns):
     """Columns that hold few records, as others hold no more than two gigabytes."""
 
-    def append(self, batch: Any, header: BatchHeader, from_offset: int = 0) -> int:
+    def append(
+        self, batch: Any, header: BatchHeader, from_offset: int = 0, max_size: int = 1 << 20
+    ) -> int:
         if self.rows + header.records_count > 3:
             raise OverflowError
-        return super().append(batch, header, from_offset)
+        return super().append(batch, header, from_offset, max_size)
 
 
 def test_a_batch_without_room_in_the_columns_stays_for_the_next_call() -> None:
@@ -230,3 +234,24 @@ def test_a_batch_without_room_in_the_columns_stays_for_the_next_call() -> None:
 def test_a_batch_that_no_columns_can_hold_is_an_error() -> None:
     with pytest.raises(OverflowError):
         fetched(0, batch(0, 4)).decode_columns(Narrow(), 1000)
+
+
+def test_a_batch_that_decompresses_to_more_than_its_bound_is_refused() -> None:
+    small, large = (None, b"v", (), 0), (None, bytes(2_000_000), (), 0)
+    first = bytes(build_batch([small]))
+    bomb = bytes(build_batch([large], base_offset=1, compression=Compression.ZSTD))
+    data = memoryview(first + bomb)
+    found = CompletedFetch(PARTITION, 0, data, check_crcs=True, max_size=1_000_000)
+    assert [record.offset for record in found.decode(10)] == [0]
+    with pytest.raises(CorruptBatch, match="larger than 1000000"):
+        found.decode(10)
+    found = CompletedFetch(PARTITION, 1, memoryview(bomb), check_crcs=True, max_size=1_000_000)
+    with pytest.raises(CorruptBatch, match="larger than 1000000"):
+        found.decode_columns(RecordColumns(), 10)
+    found = CompletedFetch(PARTITION, 0, data, check_crcs=True, max_size=3_000_000)
+    assert offsets(found) == [0, 1]
+
+
+def test_a_record_of_countless_headers_is_refused() -> None:
+    with pytest.raises(CorruptBatch, match="1000001 headers, more than 10000"):
+        fetched(0, batch_of_headers(1_000_000)).decode(10)

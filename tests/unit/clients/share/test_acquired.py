@@ -10,6 +10,7 @@ from qbus.clients.share.acknowledgements import AckType
 from qbus.clients.share.acquired import AcquiredRange, AcquiredRecords
 from qbus.clients.types import TopicPartition
 from qbus.records import (
+    Compression,
     ConsumerRecord,
     CorruptBatch,
     RecordColumns,
@@ -175,3 +176,12 @@ def test_columns_have_whole_batches() -> None:
     assert taken is not None
     assert taken[1] == [0, 1, 2, 3, 4]
     assert offsets(records) == [5, 6, 7, 8, 9]
+
+
+def test_a_batch_that_decompresses_to_more_than_its_bound_is_released() -> None:
+    bomb = bytes(build_batch([(None, bytes(2_000_000), (), 0)], compression=Compression.ZSTD))
+    span = AcquiredRange(0, 0, 1)
+    records = AcquiredRecords(P0, memoryview(bomb), [span], check_crcs=True, max_size=1_000_000)
+    with pytest.raises(CorruptBatch, match="larger than 1000000"):
+        records.take(10)
+    assert said(records) == [(0, AckType.RELEASE)]
