@@ -169,7 +169,7 @@ class BrokerRun:
             if broker is None:
                 return
             broker.memory = budget
-            dispatcher = Dispatcher(broker, broker.access, slow_handlers())
+            dispatcher = Dispatcher(broker, broker.access, slow_handlers(), budget)
             listeners = self._listeners(broker, dispatcher, sockets, tls, budget)
             for listener in listeners:
                 cleanup.callback(listener.close)

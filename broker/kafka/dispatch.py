@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from importlib import import_module
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.service.descriptors import OUT_OF_DESCRIPTORS, shortages
@@ -25,17 +25,21 @@ from qbus.wire import (
     decode_request_header,
     encode_response,
 )
+from qbus.wire.stepped import decode_in_steps, encode_response_in_steps
 
 from ..authorization import AccessControl
 from ..net.connection import CloseConnection, Reply
+from ..net.memory_budget import MemoryBudget
 from ..net.peer import Peer
 from ..net.transport import Part
 from ..partition.purgatory import Delayed
 from ..quotas import UNLIMITED, ConnectionQuotas
 from ..quotas.stopwatch import measured
+from ..turns import in_steps
 from .context import RequestContext
 from .lean import LEAN, Answer
 from .lean_answers import ExclusiveAnswer, RepeatableAnswer
+from .pieces import answer_in_pieces, cut_of, is_long, outcome
 from .throttling import Charge, admit, settle_lean
 
 if TYPE_CHECKING:
@@ -44,6 +48,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _KEY_SIZE: Final = 2
+_MOST_READ_AT_ONCE: Final = 32 * 1024
+"""Bytes of a frame; a longer one may have to be read in steps."""
+_LONG_REQUESTS: Final = 8
+"""So many long requests are under way at a time: a request may cost sixty times its size."""
 
 _LONGEST_CLIENT_ID: Final = 100
 
@@ -155,6 +163,32 @@ def name_of_api(key: int) -> str:
         return f"API {key}"
 
 
+class _Written(NamedTuple):
+    """A response with its bytes."""
+
+    response: Any
+    parts: list[Part]
+
+
+def _read(api: Api, version: int, frame: memoryview, position: int) -> Any:
+    """The request in a frame; None: it is long, and to be read and answered in steps.
+
+    librdkafka 2.16 sends some bytes too many with Metadata for all topics; Kafka lets it.
+    """
+    if len(frame) <= _MOST_READ_AT_ONCE:
+        request: Any = decode(api.request, version, frame, position, exact=False)
+    else:
+        reading = decode_in_steps(api.request, version, frame, position)
+        try:
+            next(reading)
+        except StopIteration as end:
+            request = end.value
+        else:
+            return None
+    cut = cut_of(api.key, version)
+    return None if cut is not None and is_long(cut, request) else request
+
+
 class Dispatcher:
     """Answers the requests of all connections."""
 
@@ -163,14 +197,18 @@ class Dispatcher:
         broker: "Broker",
         access: AccessControl | None = None,
         slow: SlowHandlers | None = None,
+        budget: MemoryBudget | None = None,
     ) -> None:
         """Without ``access`` every client may do everything.
 
-        ``slow`` is given the requests that hold the event loop for too long.
+        ``slow`` is given the requests that hold the event loop for too long. ``budget``: of the
+        memory that requests hold while they are long under way.
         """
         self._loop_time = _LoopTime(slow if slow is not None else SlowHandlers(Ticks()))
         self._ticks = self._loop_time.ticks
         self._broker = broker
+        self._budget = budget
+        self._long_requests = asyncio.Semaphore(_LONG_REQUESTS)
         self._access = access if access is not None and access.is_restricted else None
         self._handlers: dict[int, tuple[Api, Handler]] = {}
         self._lean = LEAN
@@ -225,13 +263,16 @@ class Dispatcher:
         api, handler = self._handlers.get(header.api_key) or self._loaded(header.api_key)
         if not api.min_version <= header.api_version <= api.max_version:
             return self._unsupported(api, header)
-        # librdkafka 2.16 sends some bytes too many with Metadata for all topics; Kafka lets it.
-        request = decode(api.request, header.api_version, frame, position, exact=False)
         context = RequestContext(
             header.api_key, header.api_version, header.client_id, peer, self._access, charge
         )
+        request = _read(api, header.api_version, frame, position)
+        response: Any
         try:
-            response = handler(self._broker, context, request)
+            if request is None:
+                response = self._answer_long(api, handler, context, bytes(frame), position)
+            else:
+                response = handler(self._broker, context, request)
         except CloseConnection:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a handler does, the broker goes on
@@ -242,6 +283,28 @@ class Dispatcher:
             self._finish_silent(header, started, charge)
             return None
         return self._later(api, header, response, started, charge, peer)
+
+    async def _answer_long(
+        self, api: Api, handler: Handler, context: RequestContext, frame: bytes, position: int
+    ) -> Any:
+        """The response to a request that is read, and answered, some elements at a time."""
+        budget, size = self._budget, len(frame)
+        if budget is not None:
+            budget.force(size)
+        try:
+            async with self._long_requests:
+                reading = decode_in_steps(
+                    api.request, context.api_version, memoryview(frame), position
+                )
+                request = await in_steps(reading)
+                if cut_of(context.api_key, context.api_version) is not None:
+                    return await answer_in_pieces(handler, self._broker, context, request)
+            return await outcome(handler(self._broker, context, request))
+        except WireError as error:
+            raise CloseConnection(f"malformed request: {error}") from error
+        finally:
+            if budget is not None:
+                budget.release(size)
 
     def _answer_lean(
         self,
@@ -306,10 +369,12 @@ class Dispatcher:
     ) -> Reply:
         """``pending``: a delayed answer, or a coroutine; one that is compiled is no Coroutine."""
         is_delayed = isinstance(pending, Delayed)
+        if not is_delayed:
+            pending = self._write(header, pending)
         steps = _Steps(self._loop_time, header, peer, charge)
         if charge is not None:
             charge.pause()
-        if hasattr(pending, "send"):
+        if not is_delayed:
             pending = measured(steps, pending)
         later: Later = pending if is_delayed else asyncio.ensure_future(pending)
 
@@ -320,6 +385,8 @@ class Dispatcher:
                 if response is None:  # the client wants no answer
                     self._finish_silent(header, started, charge)
                     return []
+                if isinstance(response, _Written):
+                    return self._finish(header, response.response, started, charge, response.parts)
                 waited_s = future.waited_s if isinstance(future, Delayed) else 0.0
                 return self._finish(header, response, started + waited_s, charge)
             finally:
@@ -327,25 +394,48 @@ class Dispatcher:
 
         return PendingReply(later, to_parts, exclusive=not is_delayed)
 
+    async def _write(self, header: RequestHeader, pending: Any) -> Any:
+        """The response that a handler gives in the end, written in steps if it is large."""
+        response = await pending
+        if not isinstance(response, Struct):
+            return response
+        key, version, correlation_id, _ = header
+        try:
+            parts = await in_steps(encode_response_in_steps(key, version, correlation_id, response))
+        except WireError as error:
+            raise self._unwritten(error) from error
+        return _Written(response, parts)
+
     def _finish_silent(self, header: RequestHeader, started: float, charge: Charge | None) -> None:
         self._requests.observe(header.api_key, started)
         if charge is not None:
             charge.settle_silent()
 
     def _finish(
-        self, header: RequestHeader, response: Any, started: float, charge: Charge | None = None
+        self,
+        header: RequestHeader,
+        response: Any,
+        started: float,
+        charge: Charge | None = None,
+        parts: list[Part] | None = None,
     ) -> list[Part]:
+        """``parts``: of the response, if it is written already."""
         key, version, correlation_id, _ = header
         try:
-            parts = encode_response(key, version, correlation_id, response)
+            if parts is None:
+                parts = encode_response(key, version, correlation_id, response)
             if charge is not None:
                 parts = charge.settle(header, response, parts)
-        except WireError as error:  # a defect of ours: there is no response that could say so
-            _log.exception("a response cannot be written")
-            self._requests.failures += 1
-            raise CloseConnection(f"no response can be written: {error}") from error
+        except WireError as error:
+            raise self._unwritten(error) from error
         self._requests.observe(key, started)
         return parts
+
+    def _unwritten(self, error: WireError) -> CloseConnection:
+        """Note a defect of ours: there is no response that could say so."""
+        _log.error("a response cannot be written", exc_info=error)
+        self._requests.failures += 1
+        return CloseConnection(f"no response can be written: {error}")
 
     def load(self, key: int) -> tuple[Api, Handler]:
         """The API and its handler, imported when it is not.
@@ -382,6 +472,8 @@ class Dispatcher:
         if future.cancelled():
             raise CloseConnection("the broker is shutting down")
         error = future.exception()
+        if isinstance(error, CloseConnection):
+            raise error
         return future.result() if error is None else self._failure(api, error)
 
     def _failure(self, api: Api, error: BaseException) -> Any:

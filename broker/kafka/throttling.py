@@ -24,6 +24,8 @@ from typing import Any, Final
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire import ApiKey, RequestHeader, encode_response
+from qbus.wire.declare import Struct as Message
+from qbus.wire.declare import fields
 from qbus.wire.messages.fetch import FetchResponse
 
 from ..net.connection import HoldRequest
@@ -53,6 +55,8 @@ _FETCHES: Final = (_FETCH, _SHARE_FETCH)
 # others' behind their length, correlation id and tags.
 _PRODUCED_THROTTLE: Final = -5
 _HEAD_THROTTLE: Final = 9
+_LARGE: Final = 64 * 1024
+"""Bytes of an answer that is not written once more for its throttle time."""
 
 # What keeps a member in its group: it is counted, and never waits for others.
 _HEARTBEATS: Final = frozenset(
@@ -307,6 +311,10 @@ class Charge:
             self._until = max(self._until, now + owes_s)
         throttle_ms = self._finish(now)
         if throttle_ms and hasattr(response, "throttle_time_ms"):
+            head = parts[0]
+            if isinstance(head, bytearray) and len(head) > _LARGE and key not in _FETCHES:
+                _tell_in_place(head, version, response, throttle_ms)
+                return parts
             response.throttle_time_ms = throttle_ms
             return encode_response(key, version, correlation_id, response)
         return parts
@@ -339,6 +347,18 @@ def _with_throttle(key: int, parts: list[Part], throttle_ms: int) -> list[Part]:
     at = len(head) + _PRODUCED_THROTTLE if key == _PRODUCE else _HEAD_THROTTLE
     told = head[:at] + _INT32.pack(throttle_ms) + head[at + _INT32.size :]
     return [told, *parts[1:]]
+
+
+def _tell_in_place(head: bytearray, version: int, response: Any, throttle_ms: int) -> None:
+    """Write a throttle time into an answer that takes too long to be written twice.
+
+    Where it is not the first field it is left out: the connection is muted all the same.
+    """
+    kind: type[Message] = type(response)
+    first = next(field for field in fields(kind) if version in field.versions)
+    if first.name == "throttle_time_ms":
+        is_flexible = version >= kind.first_flexible
+        _INT32.pack_into(head, _HEAD_THROTTLE if is_flexible else _HEAD_THROTTLE - 1, throttle_ms)
 
 
 def close_regions(parts: list[Part]) -> None:

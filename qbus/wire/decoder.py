@@ -6,6 +6,9 @@ Structs are read in line, in nested loops, because a call costs more than readin
 Adjacent values of fixed width, with the length or count behind them, are one ``struct`` call. No
 length is trusted: before anything is allocated, each length is checked against the remaining bytes,
 and each count also against the number of items that a message may have.
+
+The other form of the function is a generator, which yields after every ``STEP`` items: an event
+loop reads a large message without standing still (:mod:`qbus.wire.stepped`).
 """
 
 from collections.abc import Callable
@@ -25,24 +28,26 @@ _TAKEN = {
 }
 
 
-def compile_decoder(cls: type[Struct], version: int) -> Decoder:
-    """Compile the function that reads a message of ``version``.
+def compile_decoder(cls: type[Struct], version: int, *, stepped: bool = False) -> Any:
+    """Compile the function that reads a message of ``version``, a :data:`Decoder`.
+
+    ``stepped``: the generator that yields None between steps, and returns the same.
 
     The function raises WireError for a malformed message, or, where Python notices first,
     IndexError or ``struct.error`` for a truncated message and UnicodeDecodeError for a string that
     is not UTF-8.
     """
-    writer = _Writer(version, flexible=version >= cls.first_flexible)
-    decoder: Decoder = writer.write(cls).compile("decode", f"decode {cls.__name__} v{version}")
-    return decoder
+    writer = _Writer(version, flexible=version >= cls.first_flexible, stepped=stepped)
+    return writer.write(cls).compile("decode", f"decode {cls.__name__} v{version}")
 
 
 class _Writer:
     """Writes one decoder. A ``target`` is the variable or attribute that receives a value."""
 
-    def __init__(self, version: int, *, flexible: bool) -> None:
+    def __init__(self, version: int, *, flexible: bool, stepped: bool) -> None:
         self._version = version
         self._flexible = flexible
+        self._stepped = stepped
         self._run: list[tuple[str, str]] = []  # values of fixed width that are not read yet
         self._source = Source({**vars(primitives), "new": object.__new__})
         self._line = self._source.line
@@ -53,8 +58,12 @@ class _Writer:
         with self._block("def decode(buf, pos, end)"):
             is_request = cls.__name__.endswith("Request")
             self._line(f"room = {'MAX_REQUEST_ITEMS' if is_request else 'MAX_ITEMS'}")
+            if self._stepped:
+                self._line("left = STEP")
             self._struct(cls, "message")
             self._flush()
+            if self._stepped:  # a generator even where there is no array
+                self._pause()
             self._line("return message, pos")
         return self._source
 
@@ -160,6 +169,14 @@ class _Writer:
                 self._struct(kind, item)
             self._flush()
             self._line(f"{items}.append({item})")
+            if self._stepped:
+                self._line("left -= 1")
+                self._pause()
+
+    def _pause(self) -> None:
+        with self._block("if left <= 0"):
+            self._line("left = STEP")
+            self._line("yield")
 
     def _numbers(self, letter: str, target: str, n: str) -> None:
         unpackers = [numbers.unpack_from for numbers in few(letter)]
@@ -177,8 +194,10 @@ class _Writer:
         with self._block(f"if {n}"):
             self._line(f"{n}, pos = read_uvarint(buf, pos - 1)")
             self._line(f"room -= {n}")
-            with self._block("if room < 0"):
+            with self._block(f"if room < 0 or {n} > MAX_TAGS"):
                 self._line("too_many_items()")
+            if self._stepped:
+                self._line(f"left -= {n}")
             if not tagged:
                 self._line(f"pos = skip_tags(buf, pos, end, {n})")
                 return

@@ -6,6 +6,9 @@ The function appends to the bytearray ``out`` and returns it. Large records are 
 becomes one of the ``parts``, the records become the next part, and a new ``out`` begins. As in
 decoders, structs are written in line, and adjacent values of fixed width, with the length or count
 behind them, are one ``struct`` call.
+
+The other form of the function is a generator, which yields after every ``STEP`` items: an event
+loop writes a large message without standing still (:mod:`qbus.wire.stepped`).
 """
 
 from collections.abc import Callable
@@ -18,23 +21,25 @@ from qbus.wire.source import FEW, Source, big_endian, few, named
 Encoder = Callable[[Any, list[Any], bytearray], bytearray]
 
 
-def compile_encoder(cls: type[Struct], version: int) -> Encoder:
-    """Compile the function that writes a message of ``version``.
+def compile_encoder(cls: type[Struct], version: int, *, stepped: bool = False) -> Any:
+    """Compile the function that writes a message of ``version``, an :data:`Encoder`.
+
+    ``stepped``: the generator that yields None between steps, and returns the same.
 
     The function raises WireError for a value that does not fit its field, or ``struct.error``,
     TypeError, AttributeError or UnicodeEncodeError where Python notices first.
     """
-    writer = _Writer(version, flexible=version >= cls.first_flexible)
-    encoder: Encoder = writer.write(cls).compile("encode", f"encode {cls.__name__} v{version}")
-    return encoder
+    writer = _Writer(version, flexible=version >= cls.first_flexible, stepped=stepped)
+    return writer.write(cls).compile("encode", f"encode {cls.__name__} v{version}")
 
 
 class _Writer:
     """Writes one encoder. A ``value`` is an expression of the generated source."""
 
-    def __init__(self, version: int, *, flexible: bool) -> None:
+    def __init__(self, version: int, *, flexible: bool, stepped: bool) -> None:
         self._version = version
         self._flexible = flexible
+        self._stepped = stepped
         self._run: list[tuple[str, str]] = []  # values of fixed width that are not written yet
         self._source = Source(vars(primitives))
         self._line = self._source.line
@@ -43,8 +48,12 @@ class _Writer:
     def write(self, cls: type[Struct]) -> Source:
         """Write the whole function."""
         with self._block("def encode(message, parts, out)"):
+            if self._stepped:
+                self._line("left = STEP")
             self._struct(cls, "message")
             self._flush()
+            if self._stepped:  # a generator even where there is no array
+                self._pause()
             self._line("return out")
         return self._source
 
@@ -142,6 +151,14 @@ class _Writer:
             else:
                 self._struct(kind, item)
             self._flush()
+            if self._stepped:
+                self._line("left -= 1")
+                self._pause()
+
+    def _pause(self) -> None:
+        with self._block("if left <= 0"):
+            self._line("left = STEP")
+            self._line("yield")
 
     def _numbers(self, letter: str, items: str) -> None:
         packers = [numbers.pack for numbers in few(letter)]

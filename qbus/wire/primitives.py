@@ -24,6 +24,12 @@ An item of three bytes may become an object of 120.
 MAX_REQUEST_ITEMS: Final = 100_000
 """The same for a request: all other requests wait while a broker reads and answers it."""
 
+MAX_TAGS: Final = 10_000
+"""Maximum number of tagged fields of one struct, as in Kafka."""
+
+STEP: Final = 1000
+"""How many items are read or written between two pauses, where a message is read in steps."""
+
 MAX_HEADER_TAGS: Final = 100
 """Maximum number of tagged fields in a header; no known header has any."""
 
