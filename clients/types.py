@@ -217,8 +217,9 @@ class GroupDescription:
 class GroupOffset:
     """A group's committed offset in a partition that holds ``start_offset`` to ``end_offset``.
 
-    Those two are -1 when they are unknown, such as for a deleted topic. The committed offset is -1
-    when there is none: then the lag is the whole log.
+    Those two are -1 when they are unknown, such as for a deleted topic; ``problem`` says why they
+    cannot be read now. The committed offset is -1 when there is none: then the lag is the whole
+    log.
     """
 
     topic: str
@@ -227,6 +228,7 @@ class GroupOffset:
     metadata: str
     start_offset: int
     end_offset: int
+    problem: str = ""
 
     @property
     def lag(self) -> int:
@@ -273,7 +275,11 @@ class ReplicaSize:
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """A broker's log directory; its volume's bytes are -1 where the broker does not report them."""
+    """A broker's log directory; its volume's bytes are -1 where the broker does not report them.
+
+    ``problem``: why it is offline, or takes no records; empty where all is well, and of brokers
+    that do not say.
+    """
 
     node_id: int
     path: str
@@ -281,6 +287,7 @@ class LogDir:
     total_bytes: int
     usable_bytes: int
     replicas: tuple[ReplicaSize, ...]
+    problem: str = ""
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -171,6 +171,11 @@ class DataDirectory:
         return self.shared.health.offline
 
     @property
+    def problem(self) -> str:
+        """Why nothing can be read here, or nothing written; empty where all is well."""
+        return self.shared.health.problem
+
+    @property
     def is_full(self) -> bool:
         """Whether there was no room for something, and none was found since."""
         return self.shared.health.is_full

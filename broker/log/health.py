@@ -56,6 +56,11 @@ class DirectoryHealth:
         """Whether the directory failed; it stays so until the broker restarts."""
         return self.failure is not None
 
+    @property
+    def problem(self) -> str:
+        """Why it is offline, or takes no records; empty where all is well."""
+        return self.failure or ("the disk is full" if self.is_full else "")
+
     def check(self) -> None:
         """Raise KAFKA_STORAGE_ERROR when the directory is offline."""
         if self.failure is not None:

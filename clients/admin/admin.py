@@ -1,5 +1,6 @@
 """The asyncio admin client."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from time import time as now
 from typing import Any, Self, TypeVar, Unpack
@@ -407,14 +408,18 @@ class Admin:
     # Records of partitions.
 
     async def list_offsets(
-        self, partitions: Mapping[Any, int]
+        self, partitions: Mapping[Any, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Return the first offset at or after a time, in milliseconds since the Unix epoch.
 
         EARLIEST, LATEST and MAX_TIMESTAMP stand for the first offset, the one after the last, and
         the record with the largest timestamp.
+
+        timeout_ms: how long partitions are waited for that have no leader, or cannot be read; by
+            default ``request_timeout_ms``.
         """
-        return await list_offsets(self._cluster, keyed(partitions))
+        timeout = None if timeout_ms is None else timeout_ms / 1000
+        return await list_offsets(self._cluster, keyed(partitions), timeout)
 
     async def delete_records(self, before: Mapping[Any, int]) -> dict[TopicPartition, int]:
         """Delete the records before an offset (LATEST: all); return the new first offsets."""
@@ -510,10 +515,7 @@ class Admin:
                 response: QueueOffsetsResponse = await self._cluster.ask(
                     node, ApiKey.QUEUE_OFFSETS, messages.describe_queues(group, None)
                 )
-                found = messages.described_queues(response)
-                return {
-                    place: state for place, state in found.items() if isinstance(state, QueueState)
-                }
+                return results_or_raise(messages.described_queues(response))
 
             return await retrying(self._cluster, f"broker {node}", attempt)
 
@@ -903,8 +905,10 @@ class Admin:
         """
         uncommitted = dict.fromkeys(named(partitions), OffsetAndMetadata(-1))
         committed = uncommitted | await self.committed_offsets(group)
-        starts = await self._known_offsets(committed, EARLIEST)
-        ends = await self._known_offsets(committed, LATEST)
+        (starts, unread), (ends, unread_ends) = await asyncio.gather(
+            self._known_offsets(committed, EARLIEST), self._known_offsets(committed, LATEST)
+        )
+        unread |= unread_ends
         return [
             GroupOffset(
                 topic=partition.topic,
@@ -913,6 +917,7 @@ class Admin:
                 metadata=offset.metadata,
                 start_offset=starts.get(partition, _UNKNOWN_OFFSET).offset,
                 end_offset=ends.get(partition, _UNKNOWN_OFFSET).offset,
+                problem=str(unread.get(partition, "")),
             )
             for partition, offset in sorted(committed.items())
         ]
@@ -1072,18 +1077,22 @@ class Admin:
 
     async def _known_offsets(
         self, partitions: Iterable[TopicPartition], time: int
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return where partitions begin or end; those that do not exist any more are absent."""
+    ) -> tuple[dict[TopicPartition, OffsetAndTimestamp], dict[TopicPartition, ApiError]]:
+        """Return where partitions begin or end, and why some cannot be read.
+
+        Those that do not exist any more are in neither. Raises if nothing can be read.
+        """
         wanted = dict.fromkeys(partitions, time)
         try:
-            return await list_offsets(self._cluster, wanted)
+            return await list_offsets(self._cluster, wanted), {}
         except PartialFailure as error:
-            if error.results or all(map(_is_gone, error.errors.values())):
-                return dict(error.results)
+            unread = {place: why for place, why in error.errors.items() if not _is_gone(why)}
+            if error.results or not unread:
+                return dict(error.results), unread
             raise
         except ApiError as error:
             if _is_gone(error):
-                return {}
+                return {}, {}
             raise
 
 

@@ -429,6 +429,7 @@ def log_dir(node_id: int, result: DescribeLogDirsResult) -> LogDir:
         total_bytes=result.total_bytes,
         usable_bytes=result.usable_bytes,
         replicas=tuple(sorted(replicas, key=lambda replica: (replica.topic, replica.partition))),
+        problem=result.problem,
     )
 
 

@@ -8,6 +8,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from qbus.cli import failing_directories
 from qbus.cli.output import Document
 from qbus.clients.admin.types import DelayedRecords
 from qbus.clients.types import (
@@ -15,6 +16,7 @@ from qbus.clients.types import (
     GroupDescription,
     GroupListing,
     GroupOffset,
+    LogDir,
     PartitionDescription,
     TopicDescription,
     TopicPartition,
@@ -31,6 +33,7 @@ def topic_summary(topic: TopicDescription) -> Document:
         "internal": topic.is_internal,
         "partitions": len(topic.partitions),
         "replication_factor": len(topic.partitions[0].replicas) if topic.partitions else 0,
+        "offline": [partition.index for partition in topic.partitions if partition.leader < 0],
     }
 
 
@@ -40,16 +43,20 @@ def topic_description(
     offsets: Mapping[int, tuple[int, int]],
     sizes: Mapping[int, int],
     eligible: Mapping[int, Iterable[int]],
+    *,
     delayed: Mapping[int, DelayedRecords] | None = None,
     uncompacted: Mapping[int, Mapping[int, str]] | None = None,
     damaged: Iterable[Document] = (),
+    unread: Mapping[int, str] | None = None,
+    failing: Iterable[LogDir] = (),
 ) -> Document:
     """A topic with its non-default settings and its partitions.
 
     By partition, where known: ``offsets`` holds the start and end offset, ``sizes`` the bytes on
     disk, ``eligible`` the eligible leader replicas, ``delayed`` what is held back (None: the topic
-    holds nothing back), ``uncompacted`` why brokers do not compact their damaged replicas.
-    ``damaged`` are batches that brokers cannot read.
+    holds nothing back), ``uncompacted`` why brokers do not compact their damaged replicas,
+    ``unread`` why it cannot be read. ``damaged`` are batches that brokers cannot read, ``failing``
+    data directories that are offline or full, of the brokers that have replicas.
     """
     return {
         "name": topic.name,
@@ -62,6 +69,7 @@ def topic_description(
                 offsets.get(partition.index, (None, None)),
                 sizes.get(partition.index),
                 eligible.get(partition.index),
+                (unread or {}).get(partition.index),
             )
             for partition in topic.partitions
         ],
@@ -72,6 +80,7 @@ def topic_description(
             for broker, reason in sorted(brokers.items())
         ],
         "damaged": list(damaged),
+        "failing_directories": [failing_directories.document(directory) for directory in failing],
     }
 
 
@@ -86,6 +95,7 @@ def _partition(
     ends: tuple[int | None, int | None],
     size: int | None,
     eligible: Iterable[int] | None,
+    unread: str | None,
 ) -> Document:
     return {
         "partition": partition.index,
@@ -98,6 +108,7 @@ def _partition(
         "start_offset": ends[0],
         "end_offset": ends[1],
         "size": size,
+        "unread": unread,
     }
 
 
@@ -166,7 +177,7 @@ def _group_offset(
 ) -> Document:
     document = {"topic": partition.topic, "partition": partition.partition, "member_id": owner}
     if offset is None:
-        return document | dict.fromkeys(_OFFSET_FIELDS)
+        return document | dict.fromkeys((*_OFFSET_FIELDS, "unread"))
     values = (
         _offset(offset.committed_offset),
         offset.metadata,
@@ -174,7 +185,8 @@ def _group_offset(
         _offset(offset.end_offset),
         offset.lag if offset.end_offset >= 0 else None,
     )
-    return document | dict(zip(_OFFSET_FIELDS, values, strict=True))
+    unread = {"unread": offset.problem or None}
+    return document | dict(zip(_OFFSET_FIELDS, values, strict=True)) | unread
 
 
 def _offset(offset: int) -> int | None:

@@ -84,6 +84,7 @@ def _document(directory: "LogDir") -> Document:
         "broker": directory.node_id,
         "path": directory.path,
         "online": directory.is_online,
+        "problem": directory.problem or None,
         "total_bytes": directory.total_bytes,
         "usable_bytes": directory.usable_bytes,
         "replicas": [_replica_document(one) for one in directory.replicas if not one.is_future],
@@ -109,7 +110,7 @@ def _tables(documents: list[Document]) -> "RenderableType":
             (
                 one["broker"],
                 one["path"],
-                "online" if one["online"] else "offline",
+                _state(one),
                 len(one["replicas"]),
                 format_size(sum(replica["bytes"] for replica in one["replicas"])),
                 format_size(one["usable_bytes"]) if one["usable_bytes"] >= 0 else "-",
@@ -117,11 +118,22 @@ def _tables(documents: list[Document]) -> "RenderableType":
             for one in documents
         ),
     )
+    problems = [
+        f"Broker {one['broker']}: {one['path']}: {one['problem']}"
+        for one in documents
+        if one["problem"]
+    ]
     arriving = [*_arriving(documents)]
     if not arriving:
-        return directories
+        return Group(directories, *problems)
     moves = table("moving", "broker", "to", "#copied", "#records left", rows=arriving)
-    return Group(directories, "", moves)
+    return Group(directories, *problems, "", moves)
+
+
+def _state(directory: Document) -> str:
+    if not directory["online"]:
+        return "offline"
+    return "full" if directory["problem"] else "online"
 
 
 def _arriving(documents: list[Document]) -> Iterable[tuple[Any, ...]]:

@@ -1,10 +1,11 @@
 """DescribeLogDirs (key 35): the data directories, what is in them, and their volumes' space.
 
 Version 3 adds an error for the whole answer, 4 the volume's total and usable bytes. A directory
-that failed is KAFKA_STORAGE_ERROR. No topics (null) stands for all. A replica that is being moved
-to a directory is there as a future one, with the bytes that were copied; its lag is the number of
-records that are not copied yet. Of a replica that is damaged, tagged fields of Qbus's own say which
-batches are, and why it is not compacted.
+that failed is KAFKA_STORAGE_ERROR, and names no replicas. No topics (null) stands for all. A
+replica that is being moved to a directory is there as a future one, with the bytes that were
+copied; its lag is the number of records that are not copied yet. Tagged fields of Qbus say which
+batches of a replica are damaged, why it is not compacted, and why a directory is offline or takes
+no records.
 """
 
 import asyncio
@@ -54,7 +55,9 @@ async def _describe(
 ) -> DescribeLogDirsResult:
     path = directory.absolute_path
     if directory.offline:
-        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+        return DescribeLogDirsResult(
+            error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, problem=directory.problem
+        )
     topics = defaultdict(list)
     troubles = broker.cleaner.troubles()
     for key, log in list(directory.logs.items()):
@@ -86,6 +89,7 @@ async def _describe(
         topics=[DescribeLogDirsTopic(name=name, partitions=topics[name]) for name in topics],
         total_bytes=total,
         usable_bytes=usable,
+        problem=directory.problem,
     )
 
 

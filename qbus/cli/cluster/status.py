@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from qbus.cli import failing_directories
 from qbus.cli.command_config import read_command_config
+from qbus.cli.failing_directories import directories_of
 from qbus.cli.failures import Failure
 from qbus.cli.output import Document
 from qbus.cli.parameters import bootstrap as read_bootstrap
 from qbus.cli.session import administration
 from qbus.cli.targets import Target
 from qbus.cli.topic.health import is_unavailable, is_under_replicated
-from qbus.cli.topic.replicas import damaged, reported_replicas
+from qbus.cli.topic.replicas import damaged
 from qbus.clients import Admin
 from qbus.clients.net.dial import dial
 from qbus.errors import ApiError
@@ -43,6 +45,7 @@ _REPORTED = (
     "under_replicated",
     "offline",
     "damaged",
+    "failing_directories",
     "spark",
 )
 
@@ -122,9 +125,9 @@ async def describe(admin: Admin) -> Document:
     partitions = [partition for topic in topics for partition in topic.partitions]
     leaders = Counter(partition.leader for partition in partitions)
     replicas = Counter(node for partition in partitions for node in partition.replicas)
-    up, held = await asyncio.gather(
+    up, directories = await asyncio.gather(
         asyncio.gather(*(_is_up(node) for node in about.nodes)),
-        reported_replicas(admin, (node.id for node in about.nodes)),
+        directories_of(admin, (node.id for node in about.nodes)),
     )
     brokers = {
         node.id: _broker(node.id, node.host, node.port, is_up=is_up)
@@ -144,7 +147,11 @@ async def describe(admin: Admin) -> Document:
         "partitions": len(partitions),
         "under_replicated": _named(topics, is_under_replicated),
         "offline": _named(topics, is_unavailable),
-        "damaged": damaged(held),
+        "damaged": damaged(directories),
+        "failing_directories": [
+            failing_directories.document(found)
+            for found in failing_directories.failing(directories)
+        ],
     }
 
 

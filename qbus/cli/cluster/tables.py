@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from qbus.cli import failing_directories
 from qbus.cli.output import table
 from qbus.cli.topic.replicas import damage_sentence
 from qbus.cli.units import counted
@@ -84,7 +85,7 @@ def _partitions(status: dict[str, Any]) -> list[str]:
     lines += [damage_sentence(entry) for entry in damaged[:_SHOWN]]
     if len(damaged) > _SHOWN:
         lines.append(f"and {len(damaged) - _SHOWN} more damaged places")
-    return lines
+    return lines + [failing_directories.line(found) for found in status["failing_directories"]]
 
 
 def _address(node: dict[str, Any]) -> str | None:

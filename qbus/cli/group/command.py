@@ -43,7 +43,8 @@ async def describe(*, names: tuple[str, ...], watch: bool, target: Target, as_js
 
     Without a NAME: every group.
     """
-    from qbus.cli.group.describing import describe_groups
+    from qbus.cli.failures import Failure
+    from qbus.cli.group.describing import describe_groups, incomplete
     from qbus.cli.group.tables import group_descriptions
     from qbus.cli.running import watching
     from qbus.cli.session import administration
@@ -55,6 +56,8 @@ async def describe(*, names: tuple[str, ...], watch: bool, target: Target, as_js
             )
         documents = await describe_groups(admin, names)
     emit(documents, group_descriptions, as_json=as_json)
+    if reason := incomplete(documents):
+        raise Failure(f"not everything is known: {reason}")
 
 
 @group.command("reset-offsets")

@@ -61,11 +61,8 @@ async def apply_reset(admin: "Admin", group: str, changes: Sequence[Document]) -
 
 
 async def _committed(admin: "Admin", group: str) -> dict[TopicPartition, int]:
-    return {
-        TopicPartition(offset.topic, offset.partition): offset.committed_offset
-        for offset in await admin.group_offsets(group)
-        if offset.committed_offset >= 0
-    }
+    found = await admin.committed_offsets(group)
+    return {place: at.offset for place, at in found.items() if at.offset >= 0}
 
 
 async def _partitions(admin: "Admin", topics: Sequence[str]) -> list[TopicPartition]:

@@ -267,8 +267,9 @@ async def stat(
 
     Without a QUEUE: every topic that the group takes records of.
     """
+    from qbus.cli.failures import Failure
     from qbus.cli.queue.tables import queues_table
-    from qbus.cli.queue.topics import read_queues
+    from qbus.cli.queue.topics import offline_partitions, read_queues
     from qbus.cli.running import watching
     from qbus.cli.session import administration
 
@@ -276,7 +277,10 @@ async def stat(
         if watch:
             await watching(lambda: read_queues(admin, names, group), queues_table, as_json=as_json)
         documents = await read_queues(admin, names, group)
+        offline = [] if names else await offline_partitions(admin)
     emit(documents, queues_table, as_json=as_json)
+    if offline:
+        raise Failure(f"partitions without a leader may hold jobs, too: {', '.join(offline)}")
 
 
 @queue.command()

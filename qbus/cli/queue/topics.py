@@ -106,6 +106,16 @@ async def read_queues(admin: "Admin", names: Sequence[str], group: str) -> list[
     return [_document(topic, group, found) for topic, found in by_topic.items()]
 
 
+async def offline_partitions(admin: "Admin") -> list[str]:
+    """The partitions without a leader, of which no broker knows what a group did there."""
+    return [
+        f"{topic.name}-{partition.index}"
+        for topic in await admin.list_topics()
+        for partition in topic.partitions
+        if partition.leader < 0
+    ]
+
+
 async def _begins_early(admin: "Admin", group: str) -> bool:
     """Whether a group takes everything of a partition that it has not taken records of yet."""
     from qbus.clients.types import ConfigKind

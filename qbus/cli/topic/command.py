@@ -111,17 +111,21 @@ async def describe(
 ) -> None:
     """Show topics: settings, partitions, replicas, offsets and sizes.
 
-    Without a NAME: every topic. A partition is shown if any of the given filters selects it.
+    Without a NAME: every topic. A partition is shown if any of the given filters selects it. The
+    exit code is 1 where a partition cannot be read.
     """
+    from qbus.cli.failures import Failure
     from qbus.cli.session import administration
     from qbus.cli.topic.details import describe_topics
     from qbus.cli.topic.health import Filters
-    from qbus.cli.topic.tables import topic_descriptions
+    from qbus.cli.topic.tables import incomplete, topic_descriptions
 
     filters = Filters(under_replicated, unavailable, under_min_isr)
     async with administration(target) as admin:
         documents = await describe_topics(admin, names, filters)
     emit(documents, topic_descriptions, as_json=as_json)
+    if reason := incomplete(documents):
+        raise Failure(f"not everything is known: {reason}")
 
 
 @topic.command()

@@ -1,20 +1,30 @@
 """Descriptions of topics, gathered from several requests."""
 
+import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from qbus.cli.documents import topic_description
+from qbus.cli.failing_directories import PATIENCE_S, directories_of, failing
+from qbus.cli.failures import describe
 from qbus.cli.output import Document
 from qbus.cli.topic.health import EVERYTHING, Filters
-from qbus.cli.topic.replicas import Replicas, damaged, reported_replicas
+from qbus.cli.topic.replicas import damaged
 from qbus.clients import PartialFailure
 from qbus.clients.types import EARLIEST, LATEST, ConfigKind, TopicPartition
 from qbus.errors import ApiError
 
 if TYPE_CHECKING:
     from qbus.clients import Admin
-    from qbus.clients.types import ConfigEntry, TopicDescription
+    from qbus.clients.admin.types import DelayedRecords
+    from qbus.clients.types import (
+        ConfigEntry,
+        LogDir,
+        OffsetAndTimestamp,
+        PartitionDescription,
+        TopicDescription,
+    )
 
 T = TypeVar("T")
 
@@ -25,7 +35,7 @@ async def describe_topics(
     """Describe the topics called ``names``, or every topic if there are no names.
 
     Only partitions that ``filters`` select, and topics that have some, are described. Offsets and
-    sizes that no broker reports now are left out.
+    sizes that no broker reports now are left out; why partitions cannot be read is in the document.
     """
     topics: Sequence[TopicDescription] = (
         [*(await admin.describe_topics(names)).values()] if names else await admin.list_topics()
@@ -42,40 +52,62 @@ async def describe_topics(
         TopicPartition(topic.name, partition.index)
         for topic in topics
         for partition in topic.partitions
-        if partition.leader >= 0
+        if not _is_offline(partition)
     ]
-    starts = await _known(admin.list_offsets(dict.fromkeys(led, EARLIEST)))
-    ends = await _known(admin.list_offsets(dict.fromkeys(led, LATEST)))
-    replicas = await _replicas(admin, topics)
-    sizes, problems = _sizes(replicas)
-    unreadable = damaged(replicas)
-    eligible = await _known(admin.eligible_leaders(topic.name for topic in topics))
+    starts, ends, storage, eligible = await asyncio.gather(
+        _offsets(admin, dict.fromkeys(led, EARLIEST)),
+        _offsets(admin, dict.fromkeys(led, LATEST)),
+        _storage(admin, topics),
+        _known(admin.eligible_leaders(topic.name for topic in topics)),
+    )
     delaying = {
         name
         for (_, name), config in configs.items()
         if any(entry.name == "qbus.delay.enable" and entry.value == "true" for entry in config)
     }
-    held = [place for place in led if place.topic in delaying]
-    delayed = await _known(admin.describe_delayed(held)) if held else {}
+    delayed = await _delayed(admin, [p for p in starts.found if p.topic in delaying])
     return [
         topic_description(
             topic,
             configs[ConfigKind.TOPIC, topic.name],
             {
-                place.partition: (starts[place].offset, ends[place].offset)
+                place.partition: (starts.found[place].offset, ends.found[place].offset)
                 for place in _places(topic)
-                if place in starts and place in ends
+                if place in starts.found and place in ends.found
             },
-            {place.partition: sizes[place] for place in _places(topic) if place in sizes},
-            {place.partition: eligible[place] for place in _places(topic) if place in eligible},
-            {place.partition: delayed[place] for place in _places(topic) if place in delayed}
-            if topic.name in delaying
-            else None,
-            {place.partition: problems[place] for place in _places(topic) if place in problems},
-            [entry for entry in unreadable if entry["topic"] == topic.name],
+            _by_partition(topic, storage.sizes),
+            _by_partition(topic, eligible),
+            delayed=_by_partition(topic, delayed) if topic.name in delaying else None,
+            uncompacted=_by_partition(topic, storage.uncompacted),
+            unread={
+                part.index: found
+                for part in topic.partitions
+                if (found := _why_unread(topic.name, part, starts.missing | ends.missing))
+            },
+            damaged=[entry for entry in storage.damaged if entry["topic"] == topic.name],
+            failing=storage.failing(topic),
         )
         for topic in topics
     ]
+
+
+def _by_partition(topic: "TopicDescription", found: Mapping[TopicPartition, T]) -> dict[int, T]:
+    return {place.partition: found[place] for place in _places(topic) if place in found}
+
+
+def _why_unread(
+    topic: str, partition: "PartitionDescription", errors: Mapping[TopicPartition, str]
+) -> str:
+    """Why a partition cannot be read now; empty: it can."""
+    if _is_offline(partition):
+        nodes = ", ".join(map(str, partition.offline_replicas))
+        return f"it has no leader; offline on broker {nodes}"
+    return errors.get(TopicPartition(topic, partition.index), "")
+
+
+def _is_offline(partition: "PartitionDescription") -> bool:
+    """Whether it has no leader, and no replica that could lead soon."""
+    return partition.leader < 0 and set(partition.offline_replicas) >= set(partition.replicas)
 
 
 def _filtered(
@@ -101,25 +133,67 @@ async def _known(answers: Awaitable[Mapping[TopicPartition, T]]) -> Mapping[Topi
         return {}
 
 
-async def _replicas(admin: "Admin", topics: Iterable["TopicDescription"]) -> Replicas:
+class _Offsets(NamedTuple):
+    """Offsets of partitions, and why those of the others are not known."""
+
+    found: Mapping[TopicPartition, "OffsetAndTimestamp"]
+    missing: dict[TopicPartition, str]
+
+
+async def _offsets(admin: "Admin", times: Mapping[TopicPartition, int]) -> _Offsets:
+    try:
+        found = await admin.list_offsets(times, timeout_ms=int(PATIENCE_S * 1000))
+    except PartialFailure as error:
+        reasons = {place: describe(why) for place, why in error.errors.items()}
+        return _Offsets(error.results, reasons)
+    except ApiError as error:
+        return _Offsets({}, dict.fromkeys(times, describe(error)))
+    return _Offsets(found, {})
+
+
+async def _delayed(
+    admin: "Admin", places: Sequence[TopicPartition]
+) -> Mapping[TopicPartition, "DelayedRecords"]:
+    return await _known(admin.describe_delayed(places)) if places else {}
+
+
+class _Storage(NamedTuple):
+    """What brokers report of their data directories.
+
+    sizes: bytes on disk of the largest replica.
+    uncompacted: why brokers do not compact their replicas, by broker.
+    damaged: batches that cannot be read.
+    directories: those that are offline, or full.
+    """
+
+    sizes: dict[TopicPartition, int]
+    uncompacted: dict[TopicPartition, dict[int, str]]
+    damaged: list[Document]
+    directories: "list[LogDir]"
+
+    def failing(self, topic: "TopicDescription") -> "list[LogDir]":
+        """The failing directories of brokers that have replicas of ``topic``."""
+        nodes = {node for part in topic.partitions for node in part.replicas}
+        return [directory for directory in self.directories if directory.node_id in nodes]
+
+
+async def _storage(admin: "Admin", topics: Iterable["TopicDescription"]) -> _Storage:
+    nodes = sorted(
+        {node for topic in topics for part in topic.partitions for node in part.replicas}
+    )
+    directories = await directories_of(admin, nodes)
     described = {place for topic in topics for place in _places(topic)}
-    nodes = {node for topic in topics for part in topic.partitions for node in part.replicas}
-    return {
-        node: [one for one in held if TopicPartition(one.topic, one.partition) in described]
-        for node, held in (await reported_replicas(admin, nodes)).items()
-    }
-
-
-def _sizes(
-    replicas: Replicas,
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, dict[int, str]]]:
-    """Bytes on disk of the largest replica, and why brokers do not compact theirs, by broker."""
-    sizes: dict[TopicPartition, int] = {}
-    problems: dict[TopicPartition, dict[int, str]] = {}
-    for node, held in replicas.items():
-        for replica in held:
+    unreadable = [
+        entry
+        for entry in damaged(directories)
+        if TopicPartition(entry["topic"], entry["partition"]) in described
+    ]
+    storage = _Storage({}, {}, unreadable, failing(directories))
+    for directory in directories:
+        for replica in directory.replicas:
             key = TopicPartition(replica.topic, replica.partition)
-            sizes[key] = max(replica.size, sizes.get(key, 0))
+            storage.sizes[key] = max(replica.size, storage.sizes.get(key, 0))
             if replica.compaction_problem:
-                problems.setdefault(key, {})[node] = replica.compaction_problem
-    return sizes, problems
+                problems = storage.uncompacted.setdefault(key, {})
+                problems[directory.node_id] = replica.compaction_problem
+    return storage

@@ -1,48 +1,23 @@
-"""What brokers report of their replicas' files: sizes, and batches that they cannot read."""
+"""Batches of replicas that brokers cannot read."""
 
-import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from qbus.cli.output import Document
 from qbus.cli.units import format_seconds
-from qbus.errors import ApiError
 
 if TYPE_CHECKING:
-    from qbus.clients import Admin
-    from qbus.clients.types import ReplicaSize
-
-PATIENCE_S = 3.0
-"""How long one broker's report is waited for: it may be dead."""
-
-Replicas = Mapping[int, "list[ReplicaSize]"]
-"""Replicas by broker."""
+    from qbus.clients.types import LogDir
 
 
-async def reported_replicas(admin: "Admin", nodes: Iterable[int]) -> Replicas:
-    """The replicas of brokers; those of a broker that does not answer soon are left out."""
-    asked = sorted(set(nodes))
-    found = await asyncio.gather(*(_reported_by(admin, node) for node in asked))
-    return dict(zip(asked, found, strict=True))
-
-
-async def _reported_by(admin: "Admin", node: int) -> "list[ReplicaSize]":
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            directories = await admin.describe_log_dirs([node])
-    except (ApiError, TimeoutError):
-        return []
-    return [replica for directory in directories for replica in directory.replicas]
-
-
-def damaged(replicas: Replicas) -> list[Document]:
+def damaged(directories: Iterable["LogDir"]) -> list[Document]:
     """The batches that cannot be read, by topic, partition, broker and offset."""
     found = [
         {
             "topic": replica.topic,
             "partition": replica.partition,
-            "broker": node,
+            "broker": directory.node_id,
             "first_offset": one.first_offset,
             "last_offset": None if one.last_offset < 0 else one.last_offset,
             "file": one.path,
@@ -51,8 +26,8 @@ def damaged(replicas: Replicas) -> list[Document]:
             "since": one.since_ms,
             "problem": one.problem,
         }
-        for node, held in replicas.items()
-        for replica in held
+        for directory in directories
+        for replica in directory.replicas
         for one in replica.damage
     ]
     return sorted(found, key=_order)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from qbus.cli import failing_directories
 from qbus.cli.output import table
 from qbus.cli.topic.replicas import damage_sentence
 from qbus.cli.units import counted, format_seconds, format_size
@@ -16,13 +17,37 @@ def topic_list(topics: list[dict[str, Any]]) -> "RenderableType":
     """One line for each topic."""
     if not topics:
         return "No topics yet: create one with 'qbus topic create NAME'."
+    # Partitions without a leader are rare: most tables do without the column.
+    shows_offline = any(t["offline"] for t in topics)
     return table(
         "topic",
         "#partitions",
+        *["#offline"] * shows_offline,
         "#replicas",
         "id",
-        rows=((t["name"], t["partitions"], t["replication_factor"], t["id"]) for t in topics),
+        rows=(
+            (
+                t["name"],
+                t["partitions"],
+                *[len(t["offline"])] * shows_offline,
+                t["replication_factor"],
+                t["id"],
+            )
+            for t in topics
+        ),
     )
+
+
+def incomplete(topics: list[dict[str, Any]]) -> str:
+    """Say which described partitions cannot be read; empty: all can be."""
+    unread = [
+        f"{topic['name']}-{part['partition']}: {part['unread']}"
+        for topic in topics
+        for part in topic["partitions"]
+        if part["unread"]
+    ]
+    more = f" (and {len(unread) - 1} more)" if len(unread) > 1 else ""
+    return f"{unread[0]}{more}" if unread else ""
 
 
 def topic_descriptions(topics: list[dict[str, Any]]) -> "RenderableType":
@@ -44,11 +69,13 @@ def _headline(topic: dict[str, Any]) -> "RenderableType":
 
     partitions = topic["partitions"]
     records = sum(p["end_offset"] - p["start_offset"] for p in partitions if _is_known(p))
+    unread = sum(not _is_known(p) for p in partitions)
     size = sum(p["size"] or 0 for p in partitions)
     settings = ", ".join(f"{key}={value}" for key, value in topic["config"].items())
     line = Text.assemble(
         (topic["name"], "bold"),
         f"  {counted(len(partitions), 'partition')}, {counted(records, 'record')}",
+        f" without {counted(unread, 'partition')} that cannot be read" if unread else "",
         f", {format_size(size)}, id {topic['id']}",
     )
     if settings:
@@ -63,6 +90,11 @@ def _headline(topic: dict[str, Any]) -> "RenderableType":
         )
     for entry in topic["damaged"]:
         line.append(f"\n{damage_sentence(entry)}", "red")
+    for part in partitions:
+        if part["unread"]:
+            line.append(f"\nPartition {part['partition']} cannot be read: {part['unread']}", "red")
+    for found in topic["failing_directories"]:
+        line.append(f"\n{failing_directories.line(found)}", "red")
     return line
 
 

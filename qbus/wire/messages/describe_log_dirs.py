@@ -1,7 +1,8 @@
 """DescribeLogDirs (API 35): the log directories of a broker and their contents (KIP-113).
 
-Version 2 is flexible; 3 adds an error for the whole request; 4 the sizes of volumes (KIP-827). Why
-a replica is not compacted, and which of its batches are damaged, is in tagged fields of Qbus's own.
+Version 2 is flexible; 3 adds an error for the whole request; 4 the sizes of volumes (KIP-827).
+Tagged fields of Qbus say why a replica is not compacted, which of its batches are damaged, and what
+is wrong with a directory.
 """
 
 from qbus.wire.declare import Bool, Int16, Int32, Int64, String, Struct, field
@@ -9,6 +10,7 @@ from qbus.wire.declare import Bool, Int16, Int32, Int64, String, Struct, field
 # Kafka's own tags count from 0; this is far away from them.
 _COMPACTION_TAG = 10_000
 _DAMAGE_TAG = 10_001
+_PROBLEM_TAG = 10_000
 
 
 class DescribableLogDirTopic(Struct):
@@ -52,6 +54,8 @@ class DescribeLogDirsResult(Struct):
     topics: list[DescribeLogDirsTopic] = field()
     total_bytes: Int64 = field("4+", default=-1)
     usable_bytes: Int64 = field("4+", default=-1)
+    # Empty unless the directory is offline or full.
+    problem: String = field("2+", tag=_PROBLEM_TAG)
 
 
 class DescribeLogDirsResponse(Struct, flexible="2+"):

@@ -29,6 +29,7 @@ def test_a_topic_from_its_creation_to_its_end(qbus: Qbus) -> None:
         "start_offset": 0,
         "end_offset": 0,
         "size": 0,
+        "unread": None,
     }
 
     (altered,) = qbus.json(

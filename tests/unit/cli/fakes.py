@@ -1,7 +1,7 @@
 """Clients that remember what they were asked, and answer from dictionaries."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from qbus.clients.types import (
@@ -12,6 +12,7 @@ from qbus.clients.types import (
     GroupOffset,
     MemberDescription,
     Node,
+    OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionDescription,
     TopicDescription,
@@ -30,6 +31,8 @@ class FakeAdmin:
         self.times: dict[int, int] = {}
         self.groups: dict[str, dict[TopicPartition, int]] = {}
         self.members: dict[str, list[MemberDescription]] = {}
+        self.problems: dict[TopicPartition, str] = {}
+        self.unread: ApiError | None = None
 
     def add_topic(self, name: str, *ranges: tuple[int, int]) -> None:
         self.ranges |= {TopicPartition(name, i): ends for i, ends in enumerate(ranges)}
@@ -53,11 +56,18 @@ class FakeAdmin:
         state = "Stable" if members else "Empty"
         return GroupDescription(group, state, "consumer", "range", NODE, members)
 
-    async def group_offsets(self, group: str) -> list[GroupOffset]:
+    async def group_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] = ()
+    ) -> list[GroupOffset]:
+        if self.unread is not None:
+            raise self.unread
         return [
-            GroupOffset(p.topic, p.partition, offset, "", *self.ranges[p])
+            GroupOffset(p.topic, p.partition, offset, "", *self.ranges[p], self.problems.get(p, ""))
             for p, offset in sorted(self.groups.get(group, {}).items())
         ]
+
+    async def committed_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {p: OffsetAndMetadata(at) for p, at in self.groups.get(group, {}).items()}
 
     async def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         self.groups.setdefault(group, {}).update(offsets)

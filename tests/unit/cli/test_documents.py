@@ -1,6 +1,7 @@
 """The documents of `--json`, and the tables that people get of them."""
 
 import io
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -70,6 +71,7 @@ def test_a_topic_in_a_list() -> None:
         "internal": False,
         "partitions": 2,
         "replication_factor": 2,
+        "offline": [1],
     }
 
 
@@ -91,17 +93,21 @@ def test_unknown_fields_of_a_topic_are_null() -> None:
         "start_offset": None,
         "end_offset": None,
         "size": None,
+        "unread": None,
     }
 
 
 def test_the_tables_of_topics() -> None:
     document = topic_description(TOPIC, [SET], {0: (5, 9)}, {0: 1500}, {0: (3,)})
     lines = shown(topic_tables.topic_descriptions([document]))
-    assert lines[0][:6] == ["logs", "2", "partitions,", "4", "records,", "1.5"]
+    assert lines[0][:5] == ["logs", "2", "partitions,", "4", "records"]
+    assert lines[0][5:13] == ["without", "1", "partition", "that", "cannot", "be", "read,", "1.5"]
     assert lines[1] == ["retention.ms=1000"]
     assert ["0", "1", "3", "1,2", "1", "3", "5", "9", "1.5", "KB"] in lines
     assert ["1", "-", "4", "1,2", "-", "-", "-", "-", "-"] in lines
-    assert shown(topic_tables.topic_list([topic_summary(TOPIC)]))[-1][:3] == ["logs", "2", "2"]
+    assert shown(topic_tables.topic_list([topic_summary(TOPIC)]))[-1][:4] == ["logs", "2", "1", "2"]
+    healthy = replace(TOPIC, partitions=TOPIC.partitions[:1])
+    assert shown(topic_tables.topic_list([topic_summary(healthy)]))[-1][:3] == ["logs", "1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -158,6 +164,7 @@ def test_a_group_whole_has_every_partition_committed_or_owned() -> None:
             "start_offset": 5,
             "end_offset": 9,
             "lag": 2,
+            "unread": None,
         },
         {
             "topic": "logs",
@@ -168,6 +175,7 @@ def test_a_group_whole_has_every_partition_committed_or_owned() -> None:
             "start_offset": None,
             "end_offset": None,
             "lag": None,
+            "unread": None,
         },
     ]
 

@@ -45,6 +45,7 @@ def partition(index: int, **changed: Any) -> dict[str, Any]:
         "replicas": [1, 2, 3],
         "isr": [1, 2, 3],
         "elr": [],
+        "unread": None,
         "start_offset": 12_345_678,
         "end_offset": 23_456_789,
         "size": 123_400_000,
@@ -60,18 +61,20 @@ def test_topics() -> None:
         "delayed": None,
         "uncompacted": [],
         "damaged": [],
+        "failing_directories": [],
         "partitions": [partition(0), partition(11)],
     }
     shown = lines(topic_descriptions([topic]))
     assert "0 1 12 1,2,3 1,2,3 12345678 23456789 123.4 MB" in shown
     listed = {"name": "access-logs", "partitions": 12, "replication_factor": 3, "id": topic["id"]}
+    listed["offline"] = []
     assert f"access-logs 12 3 {topic['id']}" in lines(topic_list([listed]))
 
 
 def test_replicas_that_may_lead_without_being_in_sync_are_shown_where_there_are_some() -> None:
     topic: dict[str, Any] = {"name": "t", "id": "L6pmXb5tSmuaoLS_Xb5tSg", "config": {}}
     topic["delayed"] = None
-    topic["uncompacted"] = topic["damaged"] = []
+    topic["uncompacted"] = topic["damaged"] = topic["failing_directories"] = []
     shown = lines(topic_descriptions([topic | {"partitions": [partition(0, isr=[1], elr=[2])]}]))
     assert "0 1 12 1,2,3 1 2 12345678 23456789 123.4 MB" in shown
 
@@ -186,9 +189,13 @@ def test_clusters() -> None:
         "under_replicated": [],
         "offline": [],
         "damaged": [],
+        "failing_directories": [
+            {"broker": 3, "path": "/data", "online": False, "reason": "flush: Input/output error"}
+        ],
     }
     shown = lines(cluster_status(status))
     assert "3 up broker-3.example.net:9092 1234567 controller 1000 3000" in shown
+    assert "Broker 3: /data is offline: flush: Input/output error" in shown
 
 
 def test_users_rules_and_limits() -> None:

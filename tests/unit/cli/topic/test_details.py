@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from io import StringIO
 from typing import Any
 from uuid import UUID
 
 import pytest
+from rich.console import Console
 
-from qbus.cli.topic import replicas
+from qbus.cli import failing_directories
 from qbus.cli.topic.details import describe_topics
 from qbus.cli.topic.health import Filters
 from qbus.cli.topic.replicas import damage_sentence
+from qbus.cli.topic.tables import incomplete, topic_descriptions
 from qbus.clients import ConnectionFailed, PartialFailure
 from qbus.clients.types import (
     DamagedBatches,
@@ -21,7 +24,7 @@ from qbus.clients.types import (
     TopicDescription,
     TopicPartition,
 )
-from qbus.errors import ApiError
+from qbus.errors import ApiError, ErrorCode
 
 SIZES = {
     1: (ReplicaSize("t", 0, 10), ReplicaSize("t", 1, 19), ReplicaSize("other", 0, 99)),
@@ -38,11 +41,12 @@ class Admin:
         self.silent: set[int] = set()
         self.asked: list[int] = []
         self.eligible_failure: ApiError | None = None
+        self.problem = ""
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         partitions = tuple(
-            PartitionDescription(index, leader, 0, (1, 2), (1, 2), ())
-            for index, leader in enumerate((1, 1, -1))
+            PartitionDescription(index, leader, 0, (1, 2), (1, 2), offline)
+            for index, (leader, offline) in enumerate([(1, ()), (1, (2,)), (-1, (1, 2))])
         )
         return {name: TopicDescription(name, UUID(int=1), False, partitions) for name in names}
 
@@ -50,8 +54,9 @@ class Admin:
         return {resource: [] for resource in resources}
 
     async def list_offsets(
-        self, partitions: Mapping[TopicPartition, int]
+        self, partitions: Mapping[TopicPartition, int], *, timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        assert timeout_ms <= 3000, "somebody waits for the description"
         if self.offsets_failure is not None:
             raise self.offsets_failure
         return {place: OffsetAndTimestamp(7, -1) for place in partitions}
@@ -63,7 +68,8 @@ class Admin:
             await asyncio.Event().wait()
         if self.sizes_failure is not None:
             raise self.sizes_failure
-        return [LogDir(node, "/data", True, -1, -1, SIZES[node])]
+        is_online = self.problem == "the disk is full" or not self.problem
+        return [LogDir(node, "/data", is_online, -1, -1, SIZES[node], self.problem)]
 
     async def eligible_leaders(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[int]]:
         if self.eligible_failure is not None:
@@ -100,6 +106,63 @@ async def test_leaders_that_do_not_answer(failure: ApiError, first: int | None) 
     assert await said(admin) == [(first, 10), (None, 20), (None, None)]
 
 
+async def test_a_partition_that_cannot_be_read_is_named_with_the_reason() -> None:
+    admin: Any = Admin()
+    documents = await describe_topics(admin, ["t"])
+    offline = "it has no leader; offline on broker 1, 2"
+    assert [part["unread"] for part in documents[0]["partitions"]] == [None, None, offline]
+    assert incomplete(documents) == f"t-2: {offline}"
+    admin.offsets_failure = PartialFailure(
+        {TopicPartition("t", 1): ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "t-1: no disk")},
+        {TopicPartition("t", 0): OffsetAndTimestamp(5, -1)},
+    )
+    documents = await describe_topics(admin, ["t"])
+    unread = [part["unread"] for part in documents[0]["partitions"]]
+    assert unread == [None, "t-1: no disk (KAFKA_STORAGE_ERROR)", offline]
+    assert incomplete(documents).endswith("(and 1 more)")
+    shown = text(documents)
+    assert "records without 2 partitions that cannot be read" in shown
+    assert f"Partition 2 cannot be read: {offline}" in shown
+
+
+async def test_what_can_be_read_is_complete() -> None:
+    admin: Any = Admin()
+    admin.describe_topics = healthy
+    documents = await describe_topics(admin, ["t"])
+    assert incomplete(documents) == ""
+    assert "cannot be read" not in text(documents)
+
+
+async def healthy(names: Iterable[str]) -> dict[str, TopicDescription]:
+    partition = PartitionDescription(0, 1, 0, (1, 2), (1, 2), ())
+    return {name: TopicDescription(name, UUID(int=1), False, (partition,)) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("problem", "said_so"),
+    [
+        ("flush: [Errno 5] Input/output error", "/data is offline: flush: [Errno 5] Input/output"),
+        ("the disk is full", "/data takes no records: the disk is full"),
+    ],
+)
+async def test_failing_directories_are_named(problem: str, said_so: str) -> None:
+    admin: Any = Admin()
+    admin.problem = problem
+    documents = await describe_topics(admin, ["t"])
+    assert [(one["broker"], one["reason"]) for one in documents[0]["failing_directories"]] == [
+        (1, problem),
+        (2, problem),
+    ]
+    assert f"Broker 1: {said_so}" in text(documents)
+
+
+def text(documents: list[dict[str, Any]]) -> str:
+    """What is shown on a wide terminal."""
+    console = Console(width=300, file=StringIO())
+    console.print(topic_descriptions(documents))
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
 async def test_brokers_that_do_not_tell_sizes() -> None:
     admin = Admin()
     admin.sizes_failure = ConnectionFailed("gone")
@@ -109,7 +172,7 @@ async def test_brokers_that_do_not_tell_sizes() -> None:
 async def test_a_broker_that_says_nothing_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(replicas, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(failing_directories, "PATIENCE_S", 0.05)
     admin = Admin()
     admin.silent = {2}
     async with asyncio.timeout(5):

@@ -1,5 +1,6 @@
 """DescribeLogDirs: directories, what is in them, and their space."""
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -72,4 +73,11 @@ async def test_several_directories_one_of_which_failed(tmp_path: Path) -> None:
         ErrorCode.NONE,
     ]
     assert [len(result.topics) for result in response.results] == [0, 1]
+    failed, other = (result.problem for result in response.results)
+    assert failed == "a test: [Errno 5] Input/output error"
+    assert other == ""
+    plane.logs.directories[1].shared.health.judge("append", OSError(errno.ENOSPC, "no space"))
+    response = await describe(plane)
+    assert response.results[1].problem == "the disk is full"
+    assert [result.error_code for result in response.results][1] == ErrorCode.NONE
     await plane.stop()
