@@ -50,13 +50,14 @@ class RequestMetrics:
         self.counts: dict[int, list[int]] = {}
         self.seconds: dict[int, float] = {}
         self.failures = 0
+        self.observed_at = 0.0  # when a request was counted last, as perf_counter has it
 
     def observe(self, api_key: int, started: float) -> float:
         """Count one request that came at ``started``; return the time of now.
 
         Both in seconds of ``perf_counter``.
         """
-        now = perf_counter()
+        self.observed_at = now = perf_counter()
         elapsed = now - started
         counts = self.counts.get(api_key)
         if counts is None:

@@ -24,6 +24,7 @@ class TimedSelector(selectors.DefaultSelector):
         super().__init__()
         self._ticks = ticks
         self._on_slow = on_slow
+        self._wait = super().select
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """See :class:`selectors.BaseSelector`."""
@@ -35,7 +36,7 @@ class TimedSelector(selectors.DefaultSelector):
                 self._tick_was_slow(began, now)
                 timeout = 0  # what that has scheduled does not wait for events
             ticks.began = 0.0
-        events = super().select(timeout)
+        events = self._wait(timeout)
         ticks.number += 1
         ticks.began = perf_counter()
         return events
