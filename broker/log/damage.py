@@ -89,11 +89,20 @@ def extent(
         if following is None or base_offset < following:
             return DamagedRange(start, Place(base_offset, position), bad.problem, since_ms)
     if following is None:
-        claimed = claimed_header(file, bad.position, size)
-        is_whole = claimed is not None and claimed.base_offset == bad.offset
-        last = claimed.last_offset if claimed is not None and is_whole else bad.offset
-        following = max(last + 1, bad.offset + (bad.position < size), at_least)
+        following = max(_claimed_end(file, bad, size), at_least)
     return DamagedRange(start, Place(following, size), bad.problem, since_ms)
+
+
+def _claimed_end(file: File, bad: BadBatch, size: int) -> int:
+    """The offset behind a bad batch, by its header if that makes sense; else it has one record."""
+    claimed = claimed_header(file, bad.position, size)
+    if (
+        claimed is not None
+        and claimed.base_offset == bad.offset
+        and claimed.records_count == claimed.last_offset_delta + 1
+    ):
+        return claimed.last_offset + 1
+    return bad.offset + (bad.position < size)
 
 
 def _is_behind_gap(file: File, bad: BadBatch, size: int, following: int | None) -> bool:

@@ -154,7 +154,8 @@ def _order_problems(header: BatchHeader, expected: int, *, gaps: bool) -> Iterat
     if base < expected or (base > expected and not gaps):
         kind = ProblemKind.GAP if base > expected else ProblemKind.OVERLAP
         yield Problem(kind, f"the batch begins with offset {base}, not {expected}")
-    if not (0 if gaps else records) <= header.records_count <= records:
+    least = 0 if gaps or not header.records_count else records
+    if not least <= header.records_count <= records:
         yield Problem(
             ProblemKind.BAD_COUNT,
             f"{header.records_count} records, last offset delta {header.last_offset_delta}",

@@ -24,9 +24,10 @@ def warn_of_lost_markers(
             _logger.warning(
                 "%s: the transaction of producer %d from offset %d on is open, and its end may be"
                 " in the damaged batches of offset %d: unless its producer goes on, end it with"
-                " `qbus transaction abort`",
+                " `qbus transaction abort --topic --partition --start-offset %d`",
                 directory,
                 producer_id,
                 start,
                 behind,
+                start,
             )

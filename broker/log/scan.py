@@ -137,10 +137,11 @@ def _read(window: _Window, position: int, end: int, *, crc: bool) -> BatchHeader
 def check_place(header: BatchHeader, offset: int, *, gaps: bool) -> None:
     """Raise CorruptBatch unless the batch begins with ``offset`` and its counts agree.
 
-    With ``gaps`` it may begin later and hold fewer records, or none: compaction leaves such ones.
+    With ``gaps`` it may begin later and hold fewer records: compaction leaves such ones. One
+    without any stands for records that are gone, in any log.
     """
     base, delta, count = header.base_offset, header.last_offset_delta, header.records_count
     if base != offset and not (gaps and base > offset):
         raise CorruptBatch(f"batch begins with offset {base}, not {offset}")
-    if delta < 0 or (count != delta + 1 and not (gaps and 0 <= count <= delta)):
+    if delta < 0 or (count not in {0, delta + 1} and not (gaps and 0 <= count <= delta)):
         raise CorruptBatch(f"{count} records do not fit last offset delta {delta}")

@@ -42,6 +42,7 @@ COMMANDS = {
     ),
     "context": Entry("context.command:context", "Name clusters, and choose one."),
     "broker-config": Entry("broker.config:broker_config", "Show or change a broker's settings."),
+    "log": Entry("log.command:log", "Salvage the logs of a stopped broker from damage."),
     "dump-log": Entry("dump.command:dump_log", "Show and check the contents of log files."),
     "demo": Entry("demo.command:demo", "Send a log file through a broker, and compare."),
     "completion": Entry("completion:completion", "Print the completion script of a shell."),

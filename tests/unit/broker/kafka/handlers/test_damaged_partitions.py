@@ -103,7 +103,7 @@ SERVED = [name for name, damage in STATES.items() if damage.lost is not None]
 UNSERVED = [name for name, damage in STATES.items() if damage.lost is None]
 
 
-async def spoiled(plane: DataPlane, damage: Damage, **config: str) -> Partition:
+async def spoiled(plane: DataPlane, damage: Damage, **config: Any) -> Partition:
     """A topic of nine batches in three segments, after a crash in which it was damaged."""
     partition = await plane.create("orders", **config)
     await fill(partition)

@@ -1,0 +1,1 @@
+"""`qbus log`: work on the files of a broker that is stopped."""
