@@ -139,16 +139,59 @@ def _store_first(code: str) -> str:
     return _STORED_LATE.sub(stored, code)
 
 
+_KEPT_EARLY = re.compile(
+    r"    if \((?P<slot>\w+_free_instance) == NULL\) \{\n"
+    r"        (?P=slot) = self;\n"
+    r"(?P<clears>(?:        [^\n]+\n)*?)"
+    r"        return;\n"
+    r"    \}\n"
+)
+_KEPT = re.compile(r"_free_instance = self;\n")
+
+
+def _keep_last(code: str) -> str:
+    """Have an object kept for reuse after what it held is released. Raises RuntimeError.
+
+    mypyc keeps the last freed object of generators, coroutines and closures in a variable, and puts
+    it there first. Where releasing what it held runs Python, or lets other threads run, they take
+    the object, whose attributes are then cleared: a generator yields nothing, or says that an
+    attribute is undefined.
+    """
+    kept = (
+        r"    if (\g<slot> == NULL) {"
+        "\n"
+        r"\g<clears>"
+        r"        if (\g<slot> == NULL) {"
+        "\n"
+        r"            \g<slot> = self;"
+        "\n"
+        r"            return;"
+        "\n"
+        r"        }"
+        "\n"
+        r"    }"
+        "\n"
+    )
+    safe, changed = _KEPT_EARLY.subn(kept, code)
+    if changed != len(_KEPT.findall(code)):
+        raise RuntimeError("mypyc keeps freed objects in another way than is known to be safe")
+    return safe
+
+
 def _make_safe(directory: Path) -> None:
     """Change the C files below ``directory`` so. Raises RuntimeError if mypyc writes others now."""
-    changed = 0
+    stored = kept = 0
     for source in directory.rglob("*.c"):
         code = source.read_text()
         safe = _store_first(code)
-        changed += safe != code
+        stored += safe != code
+        code, safe = safe, _keep_last(safe)
+        kept += safe != code
         source.write_text(safe)
-    if not changed:
+    if not stored:
         raise RuntimeError("mypyc stores attributes in another way than is known to be safe")
+    if not kept:
+        raise RuntimeError("mypyc keeps freed objects in another way than is known to be safe")
 
 
 def _beside(work):

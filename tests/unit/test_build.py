@@ -147,6 +147,69 @@ def test_an_interrupted_build_leaves_no_half_library_nor_one_without_what_it_was
     assert [*compiled.glob("*.so")] == []
 
 
+_DEALLOC = """\
+    PyObject_GC_UnTrack(self);
+    if (walk_gen_free_instance == NULL) {
+        walk_gen_free_instance = self;
+        if (CPyTagged_CheckLong(self->start)) {
+            self->start = CPY_INT_TAG;
+        } else {
+            self->start = CPY_INT_TAG;
+        }
+        Py_CLEAR(self->held);
+        return;
+    }
+    CPy_TRASHCAN_BEGIN(self, walk_gen_dealloc)
+"""
+_STORE = """\
+    if (cpy_r_self->held != NULL) {
+        CPy_DECREF(cpy_r_self->held);
+    }
+    cpy_r_self->held = cpy_r_value;
+"""
+
+
+def test_freed_objects_are_kept_once_they_are_empty(setup: Any, tmp_path: Path) -> None:
+    """Releasing what they hold may run Python, and other threads, which may take them."""
+    source = tmp_path / "deep" / "native.c"
+    source.parent.mkdir()
+    source.write_text(_STORE + _DEALLOC * 2)
+    setup._make_safe(tmp_path)
+    safe = source.read_text().partition("PyObject_GC_UnTrack")[2].splitlines()
+    assert [line.strip() for line in safe[1:14]] == [
+        "if (walk_gen_free_instance == NULL) {",
+        "if (CPyTagged_CheckLong(self->start)) {",
+        "self->start = CPY_INT_TAG;",
+        "} else {",
+        "self->start = CPY_INT_TAG;",
+        "}",
+        "Py_CLEAR(self->held);",
+        "if (walk_gen_free_instance == NULL) {",
+        "walk_gen_free_instance = self;",
+        "return;",
+        "}",
+        "}",
+        "CPy_TRASHCAN_BEGIN(self, walk_gen_dealloc)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        _STORE + _DEALLOC.replace("return;", "goto done;"),
+        _STORE + _DEALLOC + _DEALLOC.replace("if (walk_gen_free_instance", "if (other_instance"),
+        _STORE,
+        _DEALLOC,
+    ],
+)
+def test_nothing_is_compiled_of_c_that_is_not_known_to_be_safe(
+    setup: Any, tmp_path: Path, code: str
+) -> None:
+    (tmp_path / "native.c").write_text(code)
+    with pytest.raises(RuntimeError, match="than is known to be safe"):
+        setup._make_safe(tmp_path)
+
+
 def test_each_c_file_is_compiled_once_a_few_at_a_time(
     setup: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
