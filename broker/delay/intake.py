@@ -154,14 +154,17 @@ def _check_room(held: Sequence[int], config: LogConfig, fold: DelayFold) -> None
 
 
 class OrdersStored(NamedTuple):
-    """Of the orders of a batch, what is said of those that came too late; how many did not."""
+    """The orders of a batch.
 
-    notes: list[tuple[int, str]]
+    late: the numbers of those that found no delayed record; done: how many others there are.
+    """
+
+    late: list[int]
     done: int
 
     def with_rest(self, rest: "OrdersStored") -> "OrdersStored":
         """Those of this beginning of a batch, and of the ``rest``."""
-        return OrdersStored(self.notes + rest.notes, self.done + rest.done)
+        return OrdersStored(self.late + rest.late, self.done + rest.done)
 
 
 def places_of_targets(taken: Taken, fold: DelayFold) -> dict[int, list[int]]:
@@ -233,7 +236,7 @@ def to_append(
             elif config.uses_log_append_time:
                 set_log_append_time(batch, taken.now_ms)
             out += batch
-    return out, OrdersStored(orders.notes, len(taken.orders) - len(orders.notes))
+    return out, OrdersStored(orders.late, len(taken.orders) - len(orders.late))
 
 
 def orders_stored(log: Log, header: BatchHeader, stored: StoredPart) -> OrdersStored:
@@ -241,7 +244,7 @@ def orders_stored(log: Log, header: BatchHeader, stored: StoredPart) -> OrdersSt
 
     For a thread. Raises ApiError, CorruptBatch, OSError.
     """
-    notes: list[tuple[int, str]] = []
+    late: list[int] = []
     done = 0
     for first, last in stored.runs:
         for part, batch in _batches(log, max(first, log.log_start_offset), last):
@@ -255,8 +258,8 @@ def orders_stored(log: Log, header: BatchHeader, stored: StoredPart) -> OrdersSt
                 if len(order.value) > _NO_ENTRIES[order.type]:
                     done += 1
                 else:
-                    notes.append((number, "it was about no delayed record (any more)"))
-    return OrdersStored(notes, done)
+                    late.append(number)
+    return OrdersStored(late, done)
 
 
 def _batches(log: Log, offset: int, last_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
@@ -282,7 +285,7 @@ _NO_ENTRIES: Final = {ControlType.CANCELLED: 0, ControlType.RESCHEDULED: 8}
 class _Orders:
     """What the orders of a batch do, to what was held back before it and to what came in it.
 
-    The fold does not know of any of them yet. ``notes`` are about those that come too late.
+    The fold does not know of any of them yet. ``late``: the numbers of those that come too late.
     """
 
     def __init__(self, targets: dict[int, list[HeldRecord]], fold: DelayFold) -> None:
@@ -292,7 +295,7 @@ class _Orders:
         self._came: dict[bytes | None, list[int]] = {}  # offsets of the batch's own, by key
         self._dues: dict[int, int | None] = {}  # of what came or was changed; None: cancelled
         self._own: set[int] = set()
-        self.notes: list[tuple[int, str]] = []
+        self.late: list[int] = []
 
     def add_held(self, item: _Item, offset: int) -> None:
         """A record of the batch is held back at ``offset``: later orders may be about it."""
@@ -307,7 +310,7 @@ class _Orders:
         assert order is not None
         entries = self._entries(item, order)
         if not entries.offsets:
-            self.notes.append((item.number, _too_late(item)))
+            self.late.append(item.number)
         for offset in entries.offsets:
             self._dues[offset] = None if order.is_cancel else order.due
         if order.is_cancel:
@@ -336,14 +339,6 @@ class _Orders:
         if order.target == BY_KEY:
             return self._came.get(item.record.key, [])
         return [order.target] if order.target is not None and order.target in self._own else []
-
-
-def _too_late(item: _Item) -> str:
-    order = item.order
-    assert order is not None
-    if order.target == BY_KEY:
-        return "no delayed record of this partition has this key (any more)"
-    return f"offset {order.target} of this partition is no delayed record (any more)"
 
 
 def _sequence(header: BatchHeader, number: int) -> dict[str, int]:

@@ -38,13 +38,13 @@ NO_IDENTITY = ProducerIdentity(-1, -1)
 class Stored(NamedTuple):
     """Where a batch was stored. -1: unknown; as the time: the records keep their own.
 
-    orders_done: how many of its records are orders that found what they are about; notes: which of
-    them are orders that did not.
+    orders_done: how many of its records are orders that found a delayed record; orders_late: the
+    numbers of the orders in the batch that found none.
     """
 
     base_offset: int
     log_append_time: int
-    notes: Collection[int] = ()
+    orders_late: Collection[int] = ()
     orders_done: int = 0
 
 

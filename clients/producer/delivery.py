@@ -172,7 +172,7 @@ class Delivery(Handle[RecordMetadata], BatchSlot):
     def is_answered(self) -> bool:
         """Whether the broker said what became of the orders among its batch's records."""
         outcome = self._batch.leaf(self._index)[0].outcome
-        return isinstance(outcome, Stored) and bool(outcome.orders_done or outcome.notes)
+        return isinstance(outcome, Stored) and bool(outcome.orders_done or outcome.orders_late)
 
     @property
     def found(self) -> bool:
@@ -180,7 +180,9 @@ class Delivery(Handle[RecordMetadata], BatchSlot):
         batch, index = self._batch.leaf(self._index)
         outcome = batch.outcome
         return (
-            isinstance(outcome, Stored) and outcome.orders_done > 0 and index not in outcome.notes
+            isinstance(outcome, Stored)
+            and outcome.orders_done > 0
+            and index not in outcome.orders_late
         )
 
     def _place(self, stored: RecordMetadata) -> tuple[str, int, int]:

@@ -80,8 +80,8 @@ def answers(batches: Sequence[Batch], response: ProduceResponse) -> Iterator[Ans
 
 def _outcome(batch: Batch, part: PartitionProduceResponse) -> Stored | ApiError:
     if part.error_code == ErrorCode.NONE:
-        notes = tuple(note.batch_index for note in part.record_errors)
-        return Stored(part.base_offset, part.log_append_time_ms, notes, part.orders_done)
+        late = frozenset(part.orders_late)
+        return Stored(part.base_offset, part.log_append_time_ms, late, part.orders_done)
     if part.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
         return Stored(-1, -1)  # stored once, too long ago to know where
     error = api_error(part.error_code, part.error_message, of="{}-{}".format(*batch.partition))

@@ -105,6 +105,19 @@ def test_rescheduled(client: Client, delaying: str, reference: Client) -> None:
     assert [one.record.value for one in found] == [b"first", b"second"]
 
 
+@clients_with("produce")
+def test_an_order_that_comes_too_late_fails_no_record_of_its_batch(
+    client: Client, delaying: str, reference: Client
+) -> None:
+    with_headers(client)
+    reference.produce(delaying, [delayed(b"early", delay="50ms")])
+    reference.consume(delaying, 0, 0, 1)
+    orders = [delayed(b"order", cancel="0"), delayed(b"order", b"nobody", cancel="key")]
+    client.produce(delaying, [delayed(b"now"), delayed(b"later", delay="1s"), *orders])
+    found = reference.consume(delaying, 0, 0, 3)
+    assert [one.record.value for one in found] == [b"early", b"now", b"later"]
+
+
 @pytest.mark.parametrize(
     "headers",
     [

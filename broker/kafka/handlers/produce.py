@@ -367,8 +367,8 @@ class _Appends:
         answer.log_append_time_ms = info.log_append_time
         answer.log_start_offset = info.log_start_offset
         if appended.orders is not None:
-            answer.record_errors = _record_errors(appended.orders.notes)
             answer.orders_done = appended.orders.done
+            answer.orders_late = appended.orders.late
         self._await(partition, info, answer)
         return answer
 

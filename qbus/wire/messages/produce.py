@@ -60,6 +60,9 @@ class PartitionProduceResponse(Struct):
     current_leader: LeaderIdAndEpoch = field("10+", tag=0, ignorable=False)
     # Of the orders about delayed records, how many found what they are about.
     orders_done: Int32 = field("9+", tag=_ORDERS_TAG, default=0)
+    # The others, by their numbers in the batch. Not in record_errors: librdkafka takes the whole
+    # batch for refused when there are any, whatever the error code.
+    orders_late: list[Int32] = field("9+", tag=_ORDERS_TAG + 1)
 
 
 class TopicProduceResponse(Struct):

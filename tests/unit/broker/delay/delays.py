@@ -127,8 +127,8 @@ class Line:
             raise self.refusal
         return self.log.append_own(batches, 0)
 
-    def produce(self, *items: Item, **fields: Any) -> tuple[AppendInfo, list[tuple[int, str]]]:
-        """Append a batch as a producer's request does. Raises ApiError."""
+    def produce(self, *items: Item, **fields: Any) -> tuple[AppendInfo, list[int]]:
+        """Append a batch as a producer's request does, and name late orders. Raises ApiError."""
         batch = encoded(*items, timestamp=self.clock.time_ms(), **fields)
         intake = self.service.intake(cast("Partition", self), memoryview(batch), ACKS_ALL)
         if intake is None:
@@ -136,7 +136,7 @@ class Line:
         if intake.needs_thread:
             intake.read()
         info, orders = intake.append()
-        return info, orders.notes
+        return info, orders.late
 
     def send(self, value: bytes = b"v", key: bytes | None = None, **headers: str) -> int:
         """Produce one record with ``headers``, their names with underscores; its offset."""

@@ -88,7 +88,7 @@ async def test_a_batch_that_comes_twice_while_threads_read_for_it_is_stored_once
     assert (first[0].first_offset, first[0].last_offset) == (0, 5)
     assert (second[0].first_offset, second[0].last_offset) == (0, 5)
     assert second[0].duplicate
-    assert [number for number, _ in second[1].notes] == [number for number, _ in first[1].notes]
+    assert second[1].late == first[1].late
     assert values(line) == VISIBLE
     assert sorted(cast("list[bytes]", await held_values(line, clock))) == sorted(HELD)
 
@@ -179,7 +179,7 @@ async def test_an_order_finds_what_was_rescheduled_while_a_thread_read(line: Lin
     cancel.read()
     line.send(reschedule=str(offset), delay="2h")
     _, orders = cancel.append()
-    assert (orders.notes, orders.done, line.fold.pending) == ([], 1, 1)
+    assert (orders.late, orders.done, line.fold.pending) == ([], 1, 1)
 
 
 async def test_an_order_finds_what_was_carried_while_a_thread_read(
@@ -215,7 +215,7 @@ async def test_a_batch_is_taken_in_anew_if_its_producer_was_forgotten_while_a_th
     assert line.log.log_end_offset == end
     info, orders = append_read(line, intake)
     assert (info.first_offset, info.last_offset) == (end, end + 5)
-    assert [number for number, _ in orders.notes] == [4]
+    assert orders.late == [4]
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -274,7 +274,7 @@ async def test_a_note_about_the_beginning_is_said_again(tmp_path: Path, clock: W
     line = with_a_beginning(tmp_path, clock, 1, items, HELD_BEFORE)
     for _ in range(2):
         _, orders = append(line, *items, producer_id=7, base_sequence=0)
-        assert ([number for number, _ in orders.notes], orders.done) == ([0], 1)
+        assert (orders.late, orders.done) == ([0], 1)
 
 
 @pytest.mark.parametrize("base_sequence", [0, 2**31 - 2])
@@ -298,7 +298,7 @@ async def test_orders_of_others_between_the_parts_are_not_its_own(
     append(line, *others, producer_id=8, base_sequence=base_sequence)
     for _ in range(2):
         _, orders = append(line, *items, producer_id=7, base_sequence=base_sequence)
-        assert ([number for number, _ in orders.notes], orders.done) == ([1, 3], 0)
+        assert (orders.late, orders.done) == ([1, 3], 0)
 
 
 async def test_orders_of_the_same_producer_before_and_behind_a_batch_are_not_its_own(
@@ -307,7 +307,7 @@ async def test_orders_of_the_same_producer_before_and_behind_a_batch_are_not_its
     for number in range(3):
         append(line, (b"k", None, {"qbus-cancel": "7777"}), producer_id=7, base_sequence=number)
     _, orders = append(line, (b"k", None, {"qbus-cancel": "7777"}), producer_id=7, base_sequence=1)
-    assert [number for number, _ in orders.notes] == [0]
+    assert orders.late == [0]
 
 
 async def test_a_batch_that_lies_apart_does_not_tell_the_place_of_anothers(
@@ -351,7 +351,7 @@ async def test_what_is_cancelled_twice_in_a_batch_was_cancelled_once(line: Line)
     cancel: Item = (b"k", None, {"qbus-cancel": "key"})
     by_offset: Item = (b"k", None, {"qbus-cancel": str(before)})
     _, orders = append(line, (b"k", b"v", LATER), cancel, cancel, by_offset)
-    assert ([number for number, _ in orders.notes], orders.done) == ([2, 3], 1)
+    assert (orders.late, orders.done) == ([2, 3], 1)
     assert (line.fold.pending, line.fold.cancelled) == (0, 2)
 
 
@@ -377,7 +377,7 @@ async def test_a_batch_may_reschedule_its_own_record(line: Line, clock: WallCloc
         (b"k", None, {"qbus-reschedule": "1", "qbus-delay": "2h"}),
         (b"k", None, {"qbus-reschedule": "3", "qbus-delay": "2h"}),
     )
-    assert ([number for number, _ in orders.notes], orders.done) == ([3], 1)
+    assert (orders.late, orders.done) == ([3], 1)
     assert line.fold.rescheduled == {1: clock.time_ms() + 2 * HOUR}
     clock.advance(HOUR)
     await line.deliver()
@@ -437,4 +437,4 @@ async def test_how_many_orders_found_something_is_said(line: Line) -> None:
     if orders.needs_thread:
         orders.read()
     _, said = orders.append()
-    assert (said.done, [number for number, _ in said.notes]) == (1, [0, 2])
+    assert (said.done, said.late) == (1, [0, 2])
