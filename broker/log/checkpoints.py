@@ -16,6 +16,9 @@
 ``deleted-topics-checkpoint`` version 0, count, then an id: of topics that were deleted, and
                               may have partitions here still (ours; one in each data directory)
 ============================ ============================================================
+
+Checkpoints of offsets have one entry more, of no topic: ``#crc32c 0`` and the CRC-32C of the file's
+name and of what it would be without.
 """
 
 import base64
@@ -24,6 +27,8 @@ import logging
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
+
+from qbus.records import crc32c
 
 from .epochs import EpochStart
 from .files import Files, read_file, replace_file, write_atomically
@@ -40,6 +45,7 @@ DELETED_TOPICS = "deleted-topics-checkpoint"
 
 _VERSION = 0
 _ID_BYTES = 16
+_SEAL = TopicPartition("#crc32c", 0)  # no topic has such a name
 
 
 class BadCheckpoint(ValueError):  # noqa: N818 - what was found
@@ -109,14 +115,34 @@ def decode_move(data: bytes) -> TopicPartition:
     return TopicPartition(fields.get("topic", ""), partition)
 
 
+def seal_offsets(offsets: Mapping[TopicPartition, int], name: str) -> dict[TopicPartition, int]:
+    """``offsets`` with an entry of no topic, the CRC-32C of the others and of the file's name.
+
+    Kafka reads it as the offset of a partition that it does not have.
+    """
+    crc = crc32c(encode_offsets(offsets), crc32c(name.encode()))
+    return {**offsets, _SEAL: crc}
+
+
+def unseal_offsets(offsets: Mapping[TopicPartition, int], name: str) -> dict[TopicPartition, int]:
+    """What was sealed, or never was: earlier versions did not. Raises BadCheckpoint."""
+    found = {one: offset for one, offset in offsets.items() if one != _SEAL}
+    if _SEAL in offsets and seal_offsets(found, name) != offsets:
+        raise BadCheckpoint("the CRC does not match")
+    return found
+
+
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
     """The offsets of a checkpoint, none when there is no file. Raises OSError, BadCheckpoint."""
-    return decode_offsets(read_file(files, path)) if files.exists(path) else {}
+    if not files.exists(path):
+        return {}
+    return unseal_offsets(decode_offsets(read_file(files, path)), path.rpartition("/")[2])
 
 
 def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace a checkpoint; stable on return. Raises OSError."""
-    write_atomically(files, path, encode_offsets(offsets))
+    sealed = seal_offsets(offsets, path.rpartition("/")[2])
+    write_atomically(files, path, encode_offsets(sealed))
 
 
 def read_topic_id(files: Files, path: str) -> bytes | None:

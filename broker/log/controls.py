@@ -206,7 +206,7 @@ def control_snapshots(files: Files, directory: str) -> SnapshotFiles:
 
 
 def load_controls(
-    files: Files, directory: str, segments: Sequence[LogSegment], make_fold: MakeFold
+    snapshots: SnapshotFiles, segments: Sequence[LogSegment], make_fold: MakeFold
 ) -> Controls:
     """The fold of a log: the newest good snapshot, then the hidden batches after it.
 
@@ -216,7 +216,7 @@ def load_controls(
     def decode(data: bytes) -> Fold:
         return decode_controls(data, make_fold)
 
-    found = control_snapshots(files, directory).newest_good(segments[-1].end_offset, decode)
+    found = snapshots.newest_good(segments[-1].end_offset, decode)
     start, fold = segments[0].base_offset, make_fold()
     if found is not None and found[0] >= start:
         start, fold = found

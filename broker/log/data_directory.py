@@ -31,6 +31,7 @@ from .deleted_topics import DeletedTopics
 from .file_cache import FileCache
 from .files import NO_DESCRIPTOR, PRIVATE, Files, write_all, write_atomically
 from .log import Log
+from .manifest import MANIFEST, NO_TOPIC_ID, read_manifest
 from .moving import MOVE_METADATA, LogMove, read_move
 from .names import (
     DELETED_DIRECTORY_SUFFIX,
@@ -256,6 +257,10 @@ class DataDirectory:
 
     def _topic_id_in(self, directory: str) -> bytes | None:
         """The id of the topic whose partition a directory holds, if it says so. Raises OSError."""
+        is_stray = directory.endswith(STRAY_DIRECTORY_SUFFIX)  # its manifest has its former name
+        manifest = None if is_stray else read_manifest(self._files, directory)
+        if manifest is not None and manifest.topic_id != NO_TOPIC_ID:
+            return manifest.topic_id
         try:
             return read_topic_id(self._files, f"{directory}/{PARTITION_METADATA}")
         except BadCheckpoint:
@@ -300,7 +305,7 @@ class DataDirectory:
         )
         if closed is None and not clean:
             self.recovered.append(max(log.log_end_offset - recovery_point, 0))
-        log.topic_id = self._read_topic_id(directory)
+        log.topic_id = self._confirm_topic_id(directory, log.topic_id)
         log.checkpointed_high_watermark = self._checkpoints.get(HIGH_WATERMARKS, partition)
         self.logs[partition] = log
         self.unopened.discard(partition)
@@ -660,6 +665,26 @@ class DataDirectory:
             write_atomically(self._files, marker, _CLEAN_SHUTDOWN_CONTENT)
         except OSError as error:
             raise self.shared.health.judge(f"write {marker}", error) from error
+
+    def _confirm_topic_id(self, directory: str, listed: bytes | None) -> bytes | None:
+        """The id of a partition's topic: that of the manifest, which has a CRC, if it has one.
+
+        Raises ApiError KAFKA_STORAGE_ERROR.
+        """
+        topic_id = self._read_topic_id(directory)
+        if listed is None or topic_id == listed:
+            return topic_id
+        path = f"{directory}/{PARTITION_METADATA}"
+        problem = "missing" if topic_id is None else f"damaged: it has the id {topic_id.hex()}"
+        _logger.warning(
+            "%s is %s; it is made anew with %s, which %s has", path, problem, listed.hex(), MANIFEST
+        )
+        try:
+            write_topic_id(self._files, path, listed)
+            self._files.sync_directory(directory)
+        except OSError as error:
+            raise self.shared.health.judge(f"write {path}", error) from error
+        return listed
 
     def _read_topic_id(self, directory: str) -> bytes | None:
         path = f"{directory}/{PARTITION_METADATA}"

@@ -26,13 +26,17 @@ class EpochEnd(NamedTuple):
 
 
 class LeaderEpochCache:
-    """The epochs of one log, oldest first. ``dirty`` says that the checkpoint is behind."""
+    """The epochs of one log, oldest first.
 
-    __slots__ = ("_entries", "dirty")
+    ``dirty`` says that the checkpoint is behind; ``saved_crc`` is its CRC-32C, 0 without one.
+    """
+
+    __slots__ = ("_entries", "dirty", "saved_crc")
 
     def __init__(self, entries: list[EpochStart] | None = None) -> None:
         self._entries = entries or []
         self.dirty = False
+        self.saved_crc = 0
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:

@@ -5,9 +5,13 @@ a flush began is stable when it returns, whoever appended it: that is the group 
 """
 
 import logging
+from collections.abc import Container
+
+from qbus.records import crc32c
 
 from .checkpoints import LEADER_EPOCHS, encode_epochs
 from .files import NO_DESCRIPTOR, PASSING, write_atomically
+from .manifest import MANIFEST, NO_TOPIC_ID, Manifest, write_manifest
 from .segment import LogSegment
 from .snapshots import encode_snapshot
 from .state import LogState
@@ -24,8 +28,12 @@ class LogFlusher:
     and leader epochs are, too, so that after a crash nothing below it need be read.
     """
 
-    def __init__(self, state: LogState, unsynced: list[LogSegment], *, clean: bool) -> None:
+    def __init__(
+        self, state: LogState, unsynced: list[LogSegment], *, clean: bool, is_listed: bool = False
+    ) -> None:
+        """``is_listed``: the manifest on disk has all of the log's files."""
         self._state = state
+        self._is_listed = is_listed
         self._unsynced = [segment for segment in unsynced if segment is not state.active]
         self._unfinished = list(self._unsynced)
         self._new_names = not clean
@@ -46,6 +54,7 @@ class LogFlusher:
 
     def segment_is_full(self, segment: LogSegment) -> None:
         """``segment`` got its last batch and there is a new one; under the log's lock."""
+        segment.listed = None
         self._unsynced = [*self._unsynced, segment]
         self._unfinished = [*self._unfinished, segment]
         self._new_names = True
@@ -111,7 +120,8 @@ class LogFlusher:
     def close(self) -> int:
         """Flush, and leave everything so that opening needs to read nothing. Raises likewise."""
         point = self.flush()
-        if point != self._closed_at or self._unfinished or self._state.epochs.dirty:
+        is_due = point != self._closed_at or self._unfinished or not self._is_listed
+        if is_due or self._state.epochs.dirty:
             point = self._checkpoint(full=True)
         return point
 
@@ -122,12 +132,12 @@ class LogFlusher:
             state.save_damage()
             point = self.flushed_offset
             is_due = point != self.recovery_point or self._unfinished or state.epochs.dirty
-            if not (is_due or full):
+            if not (is_due or full or not self._is_listed):
                 return point
             try:
                 self.save_epochs()
                 self._finish_segments()
-                self._save_active(full=full)
+                self._save_active(point, full=full)
                 state.cache.files.sync_directory(state.directory)
             except OSError as error:
                 if error.errno not in PASSING:
@@ -146,6 +156,7 @@ class LogFlusher:
                 content = encode_epochs(epochs.entries)
                 path = f"{self._state.directory}/{LEADER_EPOCHS}"
                 write_atomically(self._state.cache.files, path, content)
+                epochs.saved_crc = crc32c(content)
             except OSError:
                 epochs.dirty = True
                 raise
@@ -153,8 +164,12 @@ class LogFlusher:
     def restart_at(self, end_offset: int) -> None:
         """All that is left of the log, which ends with ``end_offset``, is stable."""
         self._unsynced = self._unfinished = []
-        self._new_names = False
+        self._new_names = self._is_listed = False
         self.flushed_offset = self.recovery_point = end_offset
+
+    def list_again(self) -> None:
+        """The manifest does not hold any more; the next checkpoint writes it."""
+        self._is_listed = False
 
     def _finish_segments(self) -> None:
         """Write the indexes of full segments for the last time."""
@@ -162,25 +177,76 @@ class LogFlusher:
             finished = self._unfinished
             for segment in finished:
                 segment.write_indexes(full=True)
+                segment.listed = None
             self._state.aborted.write(self._state.segments)
         for segment in finished:
             segment.indexes.sync()
+            self._state.snapshots.sync(segment.end_offset)
         self._state.aborted.sync()
         with self._state.lock:
             self._unfinished = self._unfinished[len(finished) :]
 
-    def _save_active(self, *, full: bool) -> None:
+    def _save_active(self, point: int, *, full: bool) -> None:
         state = self._state
         with state.lock:
             active = state.active
             active.write_indexes(full=full)
+            state.aborted.write(state.segments)
             offset, snapshot = state.end_offset, encode_snapshot(state.producers)
             controls = state.controls.encode() if state.controls.is_due(full=full) else None
+            manifest = self._manifest(point)
         active.indexes.sync()
+        state.aborted.sync()
         if controls is not None:
             state.control_snapshots.write(offset, b"".join(controls), sync=True)
-            state.control_snapshots.keep_newest(_CONTROL_SNAPSHOTS)
         if state.snapshots.newest() != offset:
             state.snapshots.write(offset, snapshot, sync=True)
-            bases = {segment.base_offset for segment in state.segments}
-            state.snapshots.remove(lambda known: known < offset and known not in bases)
+        self._write(manifest)
+        if controls is not None:
+            state.control_snapshots.keep_newest(_CONTROL_SNAPSHOTS)
+        bases = {segment.base_offset for segment in state.segments}
+        state.snapshots.remove(lambda known: known < offset and known not in bases)
+
+    def save_manifest(self, without: Container[LogSegment] = ()) -> None:
+        """Write down what the log's files hold, but those of some segments; stable on return.
+
+        It is called before segments go or are replaced, with ``sync_lock`` held: what the manifest
+        lists and is not there counts as lost. Where there is no room for it, the manifest goes.
+        Raises OSError.
+        """
+        state = self._state
+        try:
+            with state.lock:
+                manifest = self._manifest(self.recovery_point, without)
+            self._write(manifest)
+        except OSError as error:
+            if error.errno not in PASSING:
+                raise
+            state.cache.files.remove(f"{state.directory}/{MANIFEST}")
+        state.cache.files.sync_directory(state.directory)
+        self._is_listed = False  # until the next checkpoint
+
+    def _manifest(self, point: int, without: Container[LogSegment] = ()) -> Manifest:
+        """What the files hold as they were written last. Under the log's lock; raises OSError."""
+        state = self._state
+        segments = [segment for segment in state.segments if segment not in without]
+        for segment in segments:
+            is_full = segment is not state.active
+            if not (is_full and segment.listed is not None) and not segment.doubt:
+                aborted = state.aborted.encode(segment.base_offset, segment.end_offset)
+                segment.listed = segment.describe(aborted)
+        return Manifest(
+            topic_id=state.topic_id or NO_TOPIC_ID,
+            log_start_offset=state.log_start_offset,
+            recovery_point=point,
+            epochs_crc=state.epochs.saved_crc,
+            gaps=state.active.gaps,
+            segments=[one.listed for one in segments if one.listed is not None],
+        )
+
+    def _write(self, manifest: Manifest) -> None:
+        state = self._state
+        manifest.snapshots = dict(state.snapshots.crcs)
+        manifest.control_snapshots = dict(state.control_snapshots.crcs)
+        write_manifest(state.cache.files, state.directory, manifest)
+        self._is_listed = True

@@ -4,10 +4,15 @@ The formats of the first two are Kafka's. Entries are kept in memory and written
 enough; whatever is wrong with a file, the index is rebuilt from the segment.
 """
 
+import errno
 import struct
+import threading
 from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, NamedTuple
+
+from qbus.records import crc32c
 
 from .file_cache import FileCache
 from .files import File, write_all
@@ -31,7 +36,7 @@ class EntryFile:
     what is stored and what is collected change in one step.
     """
 
-    __slots__ = ("_cache", "_entry", "_fences", "_state", "_width", "path")
+    __slots__ = ("_cache", "_crc", "_entry", "_fences", "_state", "_width", "path")
 
     def __init__(self, cache: FileCache, path: str, entry: struct.Struct) -> None:
         self.path = path
@@ -39,6 +44,7 @@ class EntryFile:
         self._entry = entry
         self._width = entry.size
         self._state: tuple[int, bytes] | None = None  # entries in the file, bytes to be written
+        self._crc = -1  # of the entries in the file, -1: not known
         self._fences: dict[int, tuple[int, int]] = {}
 
     @property
@@ -49,9 +55,9 @@ class EntryFile:
     def _load(self) -> tuple[int, bytes]:
         state = self._state
         if state is None:
-            files = self._cache.files
-            size = files.size(self.path) if files.exists(self.path) else 0
+            size = self.file_size()
             if self._state is None:  # it may have been detached meanwhile
+                self._crc = -1 if size else 0
                 self._state = size // self._width, b""
             state = self._state
         return state
@@ -59,6 +65,35 @@ class EntryFile:
     def __len__(self) -> int:
         stored, pending = self._load()
         return stored + len(pending) // self._width
+
+    def file_size(self) -> int:
+        """The length of the file in bytes, 0 when there is none."""
+        try:
+            return self._cache.files.size(self.path)
+        except FileNotFoundError:
+            return 0
+
+    def assume(self, count: int) -> None:
+        """Take the file to have ``count`` entries, as was made sure of."""
+        self._crc = -1 if count else 0
+        self._state = count, b""
+
+    @property
+    def stored_size(self) -> int:
+        """The length of what is in the file, in bytes."""
+        return self._load()[0] * self._width
+
+    @property
+    def stored_crc(self) -> int:
+        """The CRC-32C of what is in the file. Raises OSError."""
+        size = self.stored_size
+        if self._crc < 0:
+            self._crc = self.crc_of(size)
+        return self._crc
+
+    def crc_of(self, size: int) -> int:
+        """The CRC-32C of the file's first ``size`` bytes. Raises OSError."""
+        return crc32c(self._cache.get(self.path).read_at(0, size)) if size else 0
 
     def get(self, index: int, *, wait: bool = True) -> tuple[int, int]:
         """The entry at ``index``. Raises BlockingIOError when it would wait for a disk."""
@@ -132,6 +167,8 @@ class EntryFile:
         stored, pending = self._load()
         if pending:
             write_all(self._open(), stored * self._width, pending)
+            if self._crc >= 0:
+                self._crc = crc32c(pending, self._crc)
             self._state = stored + len(pending) // self._width, b""
 
     def create(self) -> None:
@@ -149,6 +186,7 @@ class EntryFile:
         stored, pending = self._load()
         if count < stored:
             self._open().truncate(count * self._width)
+            self._crc = -1 if count else 0
         self._fences = {}
         self._state = min(count, stored), pending[: max(count - stored, 0) * self._width]
 
@@ -173,7 +211,16 @@ class EntryFile:
         stored, pending = self._load()
         if stored:
             data = self._cache.get(self.path).read_at(0, stored * self._width)
+            self._crc = 0
             self._state = 0, data + pending
+
+    def replace(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Have other entries, which :meth:`write` writes. Raises OSError."""
+        content = b"".join([self._entry.pack(*entry) for entry in entries])
+        self._fences = {}
+        self._crc = 0
+        self._state = 0, content
+        self._open().truncate(0)
 
     def _open(self) -> File:
         return self._cache.files.open(self.path, write=True)
@@ -286,10 +333,16 @@ class TimeIndex:
             return MaxTimestamp(NO_TIMESTAMP, self.base_offset)
         return MaxTimestamp(entry[0], self.base_offset + entry[1])
 
-    def lookup(self, timestamp: int) -> int:
-        """An offset before which no record has ``timestamp`` or a later one."""
+    def lookup(self, timestamp: int) -> MaxTimestamp:
+        """The last entry before ``timestamp``: no record up to its offset is as late.
+
+        Timestamp -1 when there is none: search from the start of the segment.
+        """
         index = self.entries.floor(timestamp - 1)
-        return self.base_offset + self.entries.get(index)[1] if index >= 0 else self.base_offset
+        if index < 0:
+            return MaxTimestamp(NO_TIMESTAMP, self.base_offset)
+        found, relative = self.entries.get(index)
+        return MaxTimestamp(found, self.base_offset + relative)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of batches that end at or after ``offset``."""
@@ -311,7 +364,9 @@ class TimeIndex:
 # 4      4    position of that batch in the ``.log`` file
 # ====== ==== ===================================================================
 #
-# A segment without hidden batches has no such file. Crash policy: that of the offset index.
+# A segment without hidden batches has no such file. Crash policy: that of the offset index. What is
+# found on disk is compared with the CRC in the log's manifest before any of it is believed, at the
+# first use: at the start of a broker nobody may want to read the segment.
 
 
 class Boundary(NamedTuple):
@@ -321,15 +376,70 @@ class Boundary(NamedTuple):
     position: int
 
 
+_NO_LOCK: Final = threading.Lock()  # of the many indexes that have nothing to be checked
+
+
+def _nothing(_: str) -> list[tuple[int, int]]:
+    return []
+
+
 class ControlIndex:
     """The runs of hidden batches of one segment."""
 
-    __slots__ = ("_count", "base_offset", "entries")
+    __slots__ = ("_checking", "_count", "_expected", "_remake", "base_offset", "entries")
 
     def __init__(self, cache: FileCache, path: str, base_offset: int) -> None:
         self.base_offset = base_offset
         self.entries = EntryFile(cache, path, _OFFSET_ENTRY)
         self._count = -1  # of the entries, once it is known
+        self._expected: tuple[int, int] | None = None
+        self._remake: Callable[[str], list[tuple[int, int]]] = _nothing
+        self._checking = _NO_LOCK
+
+    def expect(self, size: int, crc: int, remake: Callable[[str], list[tuple[int, int]]]) -> None:
+        """Check, before the first use, that the file has this size and CRC-32C.
+
+        If it has not, ``remake`` gives the right entries; its argument says what is wrong.
+        """
+        self.entries.assume(size // self.entries.width)
+        self._expected = (size, crc) if size else None
+        if size:
+            self._remake = remake
+            self._checking = threading.Lock()
+
+    def check(self, *, wait: bool = True) -> None:
+        """Make the index anew unless it is as expected; without ``wait``, BlockingIOError.
+
+        Raises OSError.
+        """
+        if self._expected is None:
+            return
+        if not wait:
+            raise BlockingIOError(errno.EAGAIN, f"{self.entries.path} must be checked")
+        with self._checking:
+            self._check_now()
+
+    def _check_now(self) -> None:
+        expected = self._expected
+        if expected is None:  # another thread was quicker
+            return
+        try:
+            found = self.entries.file_size(), self.entries.crc_of(expected[0])
+        except FileNotFoundError:
+            found = 0, 0
+        if found != expected:
+            problem = f"{found[0]} bytes instead of {expected[0]}"
+            if found[0] == expected[0]:
+                problem = "the CRC does not match"
+            self.replace(self._remake(problem))
+        self._expected, self._remake = None, _nothing
+
+    def replace(self, entries: list[tuple[int, int]]) -> None:
+        """Have other entries. Raises OSError."""
+        self.entries.replace(entries)
+        self._count = len(entries)
+        with suppress(OSError):  # they are kept in memory; writing is tried again
+            self.entries.write()
 
     def __len__(self) -> int:
         """How many boundaries there are."""
@@ -354,6 +464,8 @@ class ControlIndex:
 
         Raises BlockingIOError when it would wait for a disk.
         """
+        if self._expected is not None:
+            self.check(wait=wait)
         if index >= len(self):
             return None
         relative, position = self.entries.get(index, wait=wait)
@@ -364,11 +476,14 @@ class ControlIndex:
 
         Raises BlockingIOError likewise.
         """
+        if self._expected is not None:
+            self.check(wait=wait)
         return self.entries.floor(offset - self.base_offset, wait=wait)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the boundaries at or after ``offset``."""
         if len(self):
+            self.check()
             self.keep(self.entries.floor(offset - 1 - self.base_offset) + 1)
 
     def keep(self, count: int) -> None:

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
 from qbus.records.control import read_marker
 
-from .checkpoints import decode_epochs, decode_offsets, decode_partition_metadata
+from .checkpoints import decode_epochs, decode_partition_metadata, read_offsets
 from .controls import Fold, MakeFold, decode_controls
 from .damage import next_batch
 from .epochs import EpochStart
@@ -336,7 +336,7 @@ def inspect_epochs(path: str, files: Files | None = None) -> list[EpochStart]:
 
 def inspect_offsets(path: str, files: Files | None = None) -> dict[TopicPartition, int]:
     """The offsets in a data directory's checkpoint. Raises OSError, BadCheckpoint."""
-    return decode_offsets(read_file(files or OsFiles(), path))
+    return read_offsets(files or OsFiles(), path)
 
 
 def inspect_partition_metadata(path: str, files: Files | None = None) -> bytes:

@@ -71,7 +71,6 @@ class Log:
         self._follower = FollowerAppender(state, self._appender, writer)
         self._mirror = MirrorAppender(state, self._appender, writer)
         self._writer = writer
-        self.topic_id: bytes | None = None
         self.checkpointed_high_watermark = 0  # as of the last time somebody wrote it down
         name = parse_partition(state.directory.rpartition("/")[2])
         self.topic_partition = name or TopicPartition(state.directory, 0)
@@ -103,12 +102,22 @@ class Log:
             raise shared.health.judge(f"open {directory}", error) from error
         state = LogState(directory, opened, config, clock, shared)
         state.take_damage(opened)
-        log = cls(state, LogFlusher(state, opened.unsynced, clean=opened.clean))
+        flusher = LogFlusher(state, opened.unsynced, clean=opened.clean, is_listed=opened.is_listed)
+        log = cls(state, flusher)
         if opened.unsynced and state.refusal is None:
             log.flush()
         return log
 
     # What it is
+
+    @property
+    def topic_id(self) -> bytes | None:
+        """The id of its topic; None when it is not known."""
+        return self._state.topic_id
+
+    @topic_id.setter
+    def topic_id(self, topic_id: bytes | None) -> None:
+        self._state.topic_id = topic_id
 
     @property
     def directory(self) -> str:

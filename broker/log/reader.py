@@ -8,7 +8,7 @@ import errno
 import logging
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 
@@ -23,7 +23,7 @@ from .scan import BadBatch, Place, PlacedBatch
 from .segment import LogSegment
 from .state import LogState
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _STEP: Final = struct.Struct(">qi11xi")  # base offset, batch length, last offset delta
 _LENGTH_PREFIX: Final = 12
@@ -289,7 +289,7 @@ def first_at_or_after(state: LogState, timestamp: int) -> TimestampOffset | None
     """
     for segment in state.segments:
         if segment.max_timestamp.timestamp >= timestamp:
-            for placed in segment.batches_from(segment.indexes.times.lookup(timestamp)):
+            for placed in segment.batches_since(timestamp):
                 header = placed.header
                 if header.max_timestamp >= timestamp and not header.is_hidden:
                     found = _first_in(segment, placed, timestamp, state.log_start_offset)
@@ -344,7 +344,7 @@ def _first_in(
                     return TimestampOffset(record.timestamp, record.offset, epoch)
     except OversizedBatch as error:
         first = placed.header.base_offset
-        _log.warning(
+        _logger.warning(
             "%s: no record of the batch at offset %d is looked up: %s", segment.path, first, error
         )
         return TimestampOffset(placed.header.max_timestamp, max(first, start_offset), epoch)
@@ -417,15 +417,25 @@ class LogReader:
         state = self._state
         state.check_readable()
         try:
-            while True:
-                try:
-                    return search(state)
-                except BadBatch as bad:
-                    if not state.note_damage(bad):
-                        raise CorruptBatch(bad.problem) from bad
+            found = self._search(search)
         except OSError as error:
             state.check_usable()  # it may be gone since it was looked at
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        for segment in state.segments:
+            if segment.doubt:
+                with suppress(BadBatch):  # which was noted, or will be when it is read
+                    self._rebuild_indexes(segment)
+        return found
+
+    def _search(
+        self, search: Callable[[LogState], TimestampOffset | None]
+    ) -> TimestampOffset | None:
+        while True:
+            try:
+                return search(self._state)
+            except BadBatch as bad:
+                if not self._state.note_damage(bad):
+                    raise CorruptBatch(bad.problem) from bad
 
     def _slice(
         self,
@@ -470,6 +480,7 @@ class LogReader:
             if not wait:
                 raise BlockingIOError(errno.EAGAIN, "the index must be made anew")
             self._rebuilt.add(segment.base_offset)
+            _logger.warning("%s: its indexes are made anew from the log: %s", segment.path, bad)
             try:
                 self._rebuild_indexes(segment)
             except BadBatch as found:

@@ -11,7 +11,7 @@ crash every batch above the recovery point is checked, and the indexes of that p
 
 import logging
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
 
@@ -191,8 +191,14 @@ class Recovery:
         epochs: LeaderEpochCache,
         index_interval_bytes: int,
         now_ms: int,
+        doubts: Callable[[LogSegment], str | None],
     ) -> None:
+        """``doubts`` says what is wrong with a segment's indexes; an empty string: that is unknown.
+
+        None: what they say below the recovery point is right. It may raise OSError.
+        """
         self._cache = cache
+        self._doubts = doubts
         self._recovery_point = recovery_point
         self._epochs = epochs
         self._index_interval_bytes = index_interval_bytes
@@ -228,6 +234,11 @@ class Recovery:
 
         The log before the segment ends at ``reached``. Returns the batch that is torn, if any.
         """
+        problem = self._doubts(segment)
+        if problem is not None:
+            if problem:
+                _logger.warning("%s; it is made anew from the log", problem)
+            segment.indexes.clear()
         segment.trim_indexes(self._recovery_point)
         start = Place(*segment.end)
         size = start.position

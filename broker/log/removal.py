@@ -16,6 +16,7 @@ from .config import LogConfig
 from .controls import Controls, load_controls
 from .files import PASSING
 from .flusher import LogFlusher
+from .manifest import MANIFEST
 from .names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, numbered
 from .opening import load_producers
 from .producers import ProducerState
@@ -178,6 +179,7 @@ class RecordRemover:
         state = self._state
         self._save_fold(state.segments[count].base_offset)
         self._flusher.flush()
+        self._flusher.save_manifest(without=state.segments[:count])
         with state.lock:
             gone, state.segments = state.segments[:count], state.segments[count:]
             first = state.segments[0].base_offset
@@ -243,6 +245,7 @@ class RecordRemover:
             if offset > state.log_start_offset:
                 state.log_start_offset = offset
                 state.epochs.truncate_from_start(offset)
+                self._flusher.list_again()
             return state.log_start_offset
 
     def expire_producers(self) -> None:
@@ -307,16 +310,13 @@ class RecordRemover:
         state.epochs.truncate_from_end(end_offset)
         self._flusher.save_epochs()
         state.producers = load_producers(
-            state.cache.files,
-            state.directory,
+            state.snapshots,
             state.segments,
             state.config,
             state.clock.time_ms(),
             state.aborted,
         )
-        state.controls = load_controls(
-            state.cache.files, state.directory, state.segments, state.make_fold
-        )
+        state.controls = load_controls(state.control_snapshots, state.segments, state.make_fold)
         state.cache.files.sync_directory(state.directory)
         self._flusher.restart_at(end_offset)
 
@@ -328,6 +328,8 @@ class RecordRemover:
             try:
                 state.snapshots.remove(lambda _: True)
                 state.control_snapshots.remove(lambda _: True)
+                state.cache.files.remove(f"{state.directory}/{MANIFEST}")
+                self._flusher.list_again()
                 state.cache.files.sync_directory(state.directory)
             except OSError as error:
                 raise state.health.fail(f"truncate {state.directory}", error) from error

@@ -124,6 +124,7 @@ class SegmentReplacement:
                 self._write_aborted(aborted_at)
                 for segment in self._old:
                     segment.detach()
+                self._flusher.save_manifest(without=self._old)
                 self._files.sync_directory(state.directory)
             except OSError as error:
                 raise self._failed(error) from error

@@ -1,6 +1,7 @@
 """A stretch of a log: one ``.log`` file of batches and its indexes."""
 
 import errno
+import logging
 import random
 import re
 from bisect import bisect_right
@@ -8,12 +9,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
-from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
+from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, crc32c, read_header
 
 from .damage import DamagedRange, DamagedRanges, range_at, with_range
 from .file_cache import FileCache
 from .files import Data, File, Files, write_all
 from .indexes import NO_TIMESTAMP, ControlIndex, MaxTimestamp, OffsetIndex, TimeIndex
+from .manifest import SegmentFiles
 from .names import (
     CONTROL_INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -23,6 +25,8 @@ from .names import (
     numbered,
 )
 from .scan import BadBatch, Place, PlacedBatch, scan
+
+_logger = logging.getLogger(__name__)
 
 _KNOWN: Final = 64
 
@@ -245,11 +249,13 @@ class LogSegment:
         "created_ms",
         "damage",
         "directory",
+        "doubt",
         "end",
         "gaps",
         "in_use",
         "is_stable",
         "jitter",
+        "listed",
         "path",
         "places",
         "verified",
@@ -277,6 +283,8 @@ class LogSegment:
         self.places = KnownPlaces()
         self.in_use = False
         self.is_stable = True
+        self.listed: SegmentFiles | None = None  # what the manifest says, as long as that holds
+        self.doubt = ""  # what of the indexes contradicts the batches
         self._cache = cache
         self._file: File | None = None
         self._indexes: SegmentIndexes | None = None
@@ -327,18 +335,38 @@ class LogSegment:
 
     def _find_max_timestamp(self) -> MaxTimestamp:
         last = self.indexes.times.last()
-        if self._confirms(last):
+        if not self._confirms(last):
+            return self._scan_max_timestamp(MaxTimestamp(NO_TIMESTAMP, self.base_offset))
+        if self.listed is not None and last.timestamp != NO_TIMESTAMP:
             return last
-        return self._scan_max_timestamp(MaxTimestamp(NO_TIMESTAMP, self.base_offset))
+        return self._scan_max_timestamp(last)  # for entries may be missing at the end of the file
 
-    def _confirms(self, last: MaxTimestamp) -> bool:
-        if last.timestamp == NO_TIMESTAMP:
-            return not self.size
-        for placed in self.batches_from(last.offset):
-            if placed.header.last_offset >= last.offset:
+    def _confirms(self, entry: MaxTimestamp) -> bool:
+        """Whether there is such a batch as an entry of the time index names."""
+        if entry.timestamp == NO_TIMESTAMP:
+            return True
+        for placed in self.batches_from(entry.offset):
+            if placed.header.last_offset >= entry.offset:
                 found = MaxTimestamp(placed.header.max_timestamp, placed.header.last_offset)
-                return found == last
+                if found == entry:
+                    return True
+                break
+        self._doubt(self.indexes.times.entries.path, f"no batch has its entry {tuple(entry)}")
         return False
+
+    def _doubt(self, path: str, problem: str) -> None:
+        if not self.doubt:
+            self.doubt = problem
+            _logger.warning("%s is damaged: %s; it is made anew from the log", path, problem)
+
+    def batches_since(self, timestamp: int) -> Iterator[PlacedBatch]:
+        """Batches to the end, all of those that have records of ``timestamp`` or later.
+
+        Raises as :meth:`batches_from` does.
+        """
+        entry = self.indexes.times.lookup(timestamp)
+        start = entry.offset if self._confirms(entry) else self.base_offset
+        return self.batches_from(start)
 
     def know_timestamps(self, first: int, greatest: MaxTimestamp) -> None:
         """Know the timestamp of the first batch, and the greatest, without reading."""
@@ -375,8 +403,13 @@ class LogSegment:
 
     def indexed_before(self, offset: int) -> Place:
         """An indexed batch before ``offset``, or the first one. Raises OSError."""
-        entry = self._confirmed(self.indexes.offsets.lookup(offset))
-        return Place(self.base_offset, 0) if entry is None else Place(entry[1], entry[0])
+        entry = self.indexes.offsets.lookup(offset)
+        start = self._confirmed(entry)
+        if start is not None:
+            return Place(start[1], start[0])
+        if entry is not None:
+            self._doubt(self.indexes.offsets.entries.path, f"no batch has its entry {entry}")
+        return Place(self.base_offset, 0)
 
     def batches_at(self, start: Place, end: int, *, crc: bool = False) -> Iterator[PlacedBatch]:
         """Batches between a place and a position, with ``crc`` checked; damaged ranges are skipped.
@@ -438,6 +471,23 @@ class LogSegment:
         except CorruptBatch:
             return None
         return (position, header.base_offset) if header.last_offset == last_offset else None
+
+    def describe(self, aborted: bytes) -> SegmentFiles:
+        """The sizes of the files as they were written, the ``.txnindex`` being ``aborted``.
+
+        Raises OSError.
+        """
+        indexes = self.indexes
+        return SegmentFiles(
+            self.base_offset,
+            self.size,
+            indexes.offsets.entries.stored_size,
+            indexes.times.entries.stored_size,
+            indexes.controls.entries.stored_size,
+            indexes.controls.entries.stored_crc,
+            len(aborted),
+            crc32c(aborted),
+        )
 
     def prepare_to_append(self) -> None:
         """Learn what appending needs to know. Raises OSError, BadBatch."""
@@ -602,6 +652,7 @@ class LogSegment:
             made.replace(self.indexes)
             self._indexes = None
             self._max_timestamp = greatest
+            self.listed, self.doubt = None, ""
 
     def _new_indexes(self) -> SegmentIndexes:
         made = SegmentIndexes(self._cache, self.directory, self.base_offset, TEMPORARY_SUFFIX)

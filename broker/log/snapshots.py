@@ -112,14 +112,25 @@ def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
 
 
 class SnapshotFiles:
-    """The snapshots of one kind in one log's directory."""
+    """The snapshots of one kind in one log's directory.
 
-    __slots__ = ("_directory", "_files", "_suffix")
+    ``crcs`` are the CRC-32Cs of the files, by offset, as far as they are known: those that the
+    log's manifest lists, or that were written or read since. ``is_listed``: there is a manifest, so
+    that what it does not list is not believed; a snapshot of another log may check, too.
+    """
+
+    __slots__ = ("_directory", "_files", "_suffix", "crcs", "is_listed")
 
     def __init__(self, files: Files, directory: str, suffix: str = SNAPSHOT_SUFFIX) -> None:
         self._files = files
         self._directory = directory
         self._suffix = suffix
+        self.crcs: dict[int, int] = {}
+        self.is_listed = False
+
+    def expect(self, crcs: dict[int, int]) -> None:
+        """Believe only files with these CRCs, by offset, which the manifest lists."""
+        self.crcs, self.is_listed = dict(crcs), True
 
     def offsets(self) -> list[int]:
         """The offsets of all snapshots, ascending. Raises OSError."""
@@ -154,36 +165,62 @@ class SnapshotFiles:
         """
         offsets = self.offsets()
         self._remove_above(end_offset, offsets)
-        for offset in reversed([offset for offset in offsets if offset <= end_offset]):
+        below = [offset for offset in offsets if offset <= end_offset]
+        listed = max((offset for offset in self.crcs if offset <= end_offset), default=-1)
+        if listed >= 0 and listed not in below:
+            path = self._path(listed)
+            _logger.warning("%s is missing: what it held is read from the log", path)
+        for offset in reversed(below):
+            path = self._path(offset)
+            data = read_file(self._files, path)
+            crc = crc32c(data)
             try:
-                return offset, decode(read_file(self._files, self._path(offset)))
+                if self.is_listed and self.crcs.get(offset) != crc:
+                    if offset not in self.crcs:  # written after the last checkpoint
+                        self._files.remove(path)
+                        continue
+                    raise BadSnapshot("it is not the file that was written")
+                decoded = decode(data)
             except BadSnapshot as bad:
-                _logger.warning("%s is passed over: %s", self._path(offset), bad)
-                self._files.remove(self._path(offset))
+                _logger.warning("%s is damaged: %s; it is read from the log", path, bad)
+                self._remove(offset)
+            else:
+                self.crcs[offset] = crc
+                return offset, decoded
         return None
 
     def _remove_above(self, end_offset: int, offsets: list[int]) -> None:
         """For good, before other records get the same offsets."""
         above = [offset for offset in offsets if offset > end_offset]
         for offset in above:
-            self._files.remove(self._path(offset))
+            self._remove(offset)
         if above:
             self._files.sync_directory(self._directory)
 
     def write(self, offset: int, content: bytes, *, sync: bool) -> None:
         """Write the snapshot of ``offset``. Raises OSError."""
         replace_file(self._files, self._path(offset), content, sync=sync)
+        self.crcs[offset] = crc32c(content)
+
+    def sync(self, offset: int) -> None:
+        """Make a snapshot stable that was written without. Raises OSError."""
+        if offset in self.crcs and self._files.exists(self._path(offset)):
+            self._files.open(self._path(offset), write=True).sync()
 
     def remove(self, unwanted: Callable[[int], bool]) -> None:
         """Remove the snapshots whose offsets are ``unwanted``. Raises OSError."""
         for offset in self.offsets():
             if unwanted(offset):
-                self._files.remove(self._path(offset))
+                self._remove(offset)
 
     def keep_newest(self, count: int) -> None:
         """Remove all but the newest ``count``. Raises OSError."""
         for offset in self.offsets()[:-count]:
-            self._files.remove(self._path(offset))
+            self._remove(offset)
+
+    def _remove(self, offset: int) -> None:
+        self._files.remove(self._path(offset))
+        self.crcs.pop(offset, None)
 
     def _path(self, offset: int) -> str:
         return f"{self._directory}/{numbered(offset, self._suffix)}"

@@ -12,7 +12,7 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.service.descriptors import shortages
 
 from .config import LogConfig
-from .controls import MakeFold, NoFold, control_snapshots
+from .controls import MakeFold, NoFold
 from .damage import DamagedRange, extent
 from .damage_file import DamageEntry, entries_of, save_damage
 from .file_cache import FileCache
@@ -21,7 +21,6 @@ from .health import Corruption, DirectoryHealth
 from .opening import OpenedLog
 from .scan import BadBatch
 from .segment import LogSegment
-from .snapshots import SnapshotFiles
 from .trash import Trash
 
 _logger = logging.getLogger(__name__)
@@ -97,8 +96,9 @@ class LogState:
         self.make_fold = shared.make_fold
         self.controls = opened.controls
         self.has_hidden = opened.has_hidden  # or had: whether there are batches to be kept back
-        self.snapshots = SnapshotFiles(shared.cache.files, directory)
-        self.control_snapshots = control_snapshots(shared.cache.files, directory)
+        self.snapshots = opened.snapshots
+        self.control_snapshots = opened.control_snapshots
+        self.topic_id = opened.topic_id  # None: it is not known
         self.rewrites = 0  # how often records were cut off, repaired in place, or compacted
         self.corruptions: list[Corruption] = []
         self.refusal: ApiError | None = None
@@ -237,6 +237,8 @@ class LogState:
         if new and opened.corruption is None:
             self.refuse_corrupt(new[0])
             self.is_refused_for_damage = True
+        for missing in opened.missing:
+            self.report(missing)
         for segment in self.segments:
             for damaged in segment.damage:
                 self.report(_corruption(segment, damaged))

@@ -24,11 +24,14 @@ import logging
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final, NamedTuple
+
+from qbus.records import crc32c
 
 from .file_cache import FileCache
 from .files import read_file, write_all
+from .manifest import SegmentFiles
 from .names import TRANSACTION_INDEX_SUFFIX, numbered
 from .segment import LogSegment
 
@@ -93,21 +96,36 @@ class AbortedTransactions:
     def __len__(self) -> int:
         return len(self._columns[2])
 
-    def load(self, segments: Sequence[LogSegment]) -> int | None:
+    def load(
+        self, segments: Sequence[LogSegment], listed_files: Iterable[SegmentFiles] = ()
+    ) -> int | None:
         """Read the files of ``segments``, those of a log that is opened.
 
-        Returns the base offset of the first one whose file is damaged. Raises OSError.
+        Returns the base offset of the first one whose file is damaged, or not as it was listed in
+        the manifest. Raises OSError.
         """
+        all_listed = {one.base_offset: one for one in listed_files}
         for segment in segments:
             path = self._path(segment.base_offset)
-            if not self._cache.files.exists(path):
+            listed = all_listed.get(segment.base_offset)
+            entries: list[AbortedTransaction] = []
+            if listed is not None and not listed.aborted_size and segment is not segments[-1]:
                 continue
-            entries, problem = read_aborted(read_file(self._cache.files, path))
+            try:
+                data = read_file(self._cache.files, path)
+            except FileNotFoundError:
+                data = b""
+            if listed is not None and len(data) < listed.aborted_size:
+                problem = f"{len(data)} bytes instead of {listed.aborted_size}"
+            elif listed is not None and crc32c(data[: listed.aborted_size]) != listed.aborted_crc:
+                problem = "the CRC does not match"
+            else:
+                entries, problem = read_aborted(data)
             known = self._columns[2]
             if not problem and entries and known and entries[0].last_offset <= known[-1]:
                 problem = "the entries are not above those of the segment before"
             if problem:
-                _logger.warning("%s is made anew from the log: %s", path, problem)
+                _logger.warning("%s is damaged: %s; it is made anew from the log", path, problem)
                 return segment.base_offset
             for entry in entries:
                 self.add(entry)

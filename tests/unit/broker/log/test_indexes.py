@@ -75,16 +75,16 @@ def test_only_a_greater_timestamp_makes_an_entry_even_after_opening_again(
 def test_an_empty_time_index_knows_no_time(cache: FileCache, directory: Path) -> None:
     index = TimeIndex(cache, str(directory / "100.timeindex"), 100)
     assert index.last() == MaxTimestamp(-1, 100)
-    assert index.lookup(0) == 100
+    assert index.lookup(0).offset == 100
 
 
 def test_a_time_is_looked_for_behind_all_that_is_earlier(cache: FileCache, directory: Path) -> None:
     index = time_index(cache, directory)
-    assert index.lookup(1000) == 100
-    assert index.lookup(1001) == 110
-    assert index.lookup(1500) == 110
-    assert index.lookup(1501) == 120
-    assert index.lookup(9999) == 140
+    assert index.lookup(1000).offset == 100
+    assert index.lookup(1001).offset == 110
+    assert index.lookup(1500).offset == 110
+    assert index.lookup(1501).offset == 120
+    assert index.lookup(9999).offset == 140
 
 
 def test_cutting_a_time_index_goes_by_offset(cache: FileCache, directory: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from qbus.broker.log import LogConfig, LogManager, TopicPartition
-from qbus.broker.log.checkpoints import encode_move
+from qbus.broker.log import LogConfig, LogManager, OsFiles, TopicPartition
+from qbus.broker.log.checkpoints import encode_move, read_offsets
 from qbus.broker.log.moving import MOVE_METADATA
 from qbus.broker.log.namesakes import FoundLog, check_unique, outdated
 from qbus.clock import ManualClock
@@ -178,7 +178,7 @@ def test_a_directory_that_was_set_aside_does_no_harm_to_a_log_of_its_name(bench:
     bench.start()
     for name in ("recovery-point", "log-start", "replication", "cleaner"):
         written = bench.paths["a"] / f"{name}-offset-checkpoint"
-        assert written.read_text() == "0\n0\n"
+        assert read_offsets(OsFiles(), str(written)) == {}
     log = bench.manager.logs()[T0]
     target = bench.manager.directory_at(str(bench.paths["a"]))
     move = bench.manager.begin_move(log, target)
@@ -290,6 +290,7 @@ def test_a_log_whose_id_is_lost_stops_the_start_before_anything_is_touched(
 ) -> None:
     for name, topic_id in zip("abc", (FORMER, NOW, OLDER), strict=True):
         bench.make(name, topic_id, 3)
+    (bench.log("b") / "log-manifest").unlink()  # which has the id, too
     metadata = bench.log("b") / "partition.metadata"
     if content is None:
         metadata.unlink()
@@ -315,7 +316,7 @@ def test_a_disk_that_fails_while_a_log_is_looked_at_is_offline_and_the_other_log
 ) -> None:
     bench.make("a", FORMER, 5)
     bench.make("b", NOW, 3)
-    bench.files.before = failing(errno.EIO, "open", path=f"{bench.log('a')}/partition.metadata")
+    bench.files.before = failing(errno.EIO, "open", path=f"{bench.log('a')}/log-manifest")
     bench.start()
     assert [directory.offline for directory in bench.manager.directories] == [True, False, False]
     assert bench.opened() == {"b": 3}

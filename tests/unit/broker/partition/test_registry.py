@@ -731,7 +731,8 @@ async def test_the_log_of_a_former_topic_is_used_after_all_once_it_says_no_more_
         await plane.metadata.remove("again")
         await plane.metadata.put(plane.metadata.new_topic("again"))
         if not says:
-            (plane.directory / "logs" / "again-0" / "partition.metadata").unlink()
+            for name in ("partition.metadata", "log-manifest"):
+                (plane.directory / "logs" / "again-0" / name).unlink()
         await plane.start()
         assert plane.partition("again").log.log_end_offset == end
         await plane.metadata.remove("again")
