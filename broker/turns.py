@@ -24,16 +24,17 @@ class Turns:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[Callable[[], bool]] = deque()
         self._is_scheduled = False
 
-    async def next(self) -> None:
-        """Wait until it is the caller's turn: in the next tick, or later if others wait."""
-        turn = self._loop.create_future()
-        self._waiting.append(turn)
+    def call(self, work: Callable[[], bool]) -> None:
+        """Call ``work`` in the next tick, or later if others wait.
+
+        It returns whether it has used its turn; else the next one has it.
+        """
+        self._waiting.append(work)
         if not self._is_scheduled:
             self._schedule()
-        await turn
 
     def _schedule(self) -> None:
         self._is_scheduled = True
@@ -41,25 +42,38 @@ class Turns:
 
     def _grant(self) -> None:
         self._is_scheduled = False
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():  # else it was cancelled
-                turn.set_result(None)
-                break
-        if self._waiting:
-            self._schedule()
+        try:
+            while self._waiting and not self._waiting.popleft()():
+                pass
+        finally:
+            if self._waiting and not self._is_scheduled:
+                self._schedule()
 
 
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
 
 
-async def next_turn() -> None:
-    """Let others run; go on when it is the caller's turn."""
-    loop = asyncio.get_running_loop()
+def turns_of(loop: asyncio.AbstractEventLoop) -> Turns:
+    """The turns of an event loop."""
     turns = _turns.get(loop)
     if turns is None:
         turns = _turns[loop] = Turns(loop)
-    await turns.next()
+    return turns
+
+
+async def next_turn() -> None:
+    """Let others run; go on when it is the caller's turn."""
+    loop = asyncio.get_running_loop()
+    turn = loop.create_future()
+    turns_of(loop).call(partial(_give, turn))
+    await turn
+
+
+def _give(turn: asyncio.Future[None]) -> bool:
+    if turn.done():  # it was cancelled
+        return False
+    turn.set_result(None)
+    return True
 
 
 async def in_pieces(items: Sequence[T], size: int = PIECE) -> AsyncIterator[Sequence[T]]:

@@ -138,7 +138,7 @@ _CUTS: Final[dict[int, tuple[Cut, ...]]] = {
         ),
     ),
     ApiKey.CREATE_ACLS: (_flat("creations", _UNNAMED, "results"),),
-    ApiKey.DELETE_ACLS: (_flat("filters", _UNNAMED, "filter_results"),),
+    ApiKey.DELETE_ACLS: (_flat("filters", _UNNAMED, "filter_results", size=_FEW),),
     ApiKey.DESCRIBE_CONFIGS: (
         _flat("resources", ("resource_type", "resource_name"), "results", size=_FEW, most=10_000),
     ),

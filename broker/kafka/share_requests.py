@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_MOST_BATCHES: Final = 10_000  # no member may have more records of a partition at a time
 _FIRST_WITH_RENEW: Final = 2
 _BACKOFF: Final = -1
 _MOST_SETTINGS: Final = 10_000
@@ -112,6 +113,8 @@ def read_acknowledgements(batches: Sequence[Acknowledgement], *, renews: bool) -
     Raises:
         ApiError: INVALID_REQUEST.
     """
+    if len(batches) > _MOST_BATCHES:
+        raise _invalid(f"{len(batches)} batches for a partition, more than {_MOST_BATCHES}")
     ranges: list[AckRange] = []
     results: list[tuple[int, bytes]] = []
     end = -1

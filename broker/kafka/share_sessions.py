@@ -24,6 +24,9 @@ _log = logging.getLogger(__name__)
 TopicPartition = tuple[bytes, int]
 """A topic's id and a partition's index."""
 
+MOST_PARTITIONS: Final = 10_000
+"""Maximum number of partitions of one session; each request looks at all of them."""
+
 OPEN: Final = 0
 CLOSE: Final = -1
 _LAST: Final = 2**31 - 1
@@ -61,8 +64,17 @@ class ShareSession:
         self._turn = 0
 
     def update(self, wanted: Iterable[TopicPartition], forgotten: Iterable[TopicPartition]) -> None:
-        """Fetch from other partitions from now on."""
-        self.partitions |= dict.fromkeys(wanted)
+        """Fetch from other partitions from now on.
+
+        Raises:
+            ApiError: INVALID_REQUEST, there are too many.
+        """
+        partitions = self.partitions | dict.fromkeys(wanted)
+        if len(partitions) > MOST_PARTITIONS:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"a session has at most {MOST_PARTITIONS} partitions"
+            )
+        self.partitions = partitions
         for partition in forgotten:
             self.partitions.pop(partition, None)
 

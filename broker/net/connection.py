@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Protocol
 
 from qbus.errors import WireError
 
+from ..turns import turns_of
 from .frames import RequestFrames
 from .memory_budget import MemoryBudget
 from .peer import Peer, never_closed, never_muted
@@ -27,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 MAX_OPEN_REPLIES: Final = 128
 MAX_UNSENT_BYTES: Final = 1024 * 1024
+MAX_TURN_S: Final = 0.01
+"""After so long, what a client has pipelined goes on in a later tick of the event loop."""
 _READS_PER_TURN: Final = 4
 
 
@@ -88,6 +91,7 @@ class Connection:
         "_fd",
         "_frames",
         "_full_frame",
+        "_gives_way",
         "_held",
         "_loop",
         "_mute_timer",
@@ -137,6 +141,7 @@ class Connection:
         self._reading = False
         self._writing = False
         self._starved = False
+        self._gives_way = False
         self._draining = False
         self._closed = False
         self._closing: str | None = None  # why, once all is sent
@@ -304,7 +309,22 @@ class Connection:
                 return False
             if self._is_blocked():
                 return True
+            if self._loop.time() - self.last_active > MAX_TURN_S:
+                self._give_way()
+                return True
         return False
+
+    def _give_way(self) -> None:
+        """Let others have the event loop, and go on when it is this connection's turn."""
+        self._gives_way = True
+        turns_of(self._loop).call(self._on_turn)
+
+    def _on_turn(self) -> bool:
+        self._gives_way = False
+        if self._closed:
+            return False
+        self._go_on()
+        return True
 
     def _keep_rest(self) -> None:
         if self._closed:
@@ -364,6 +384,7 @@ class Connection:
         """Whether something else than a handler keeps requests from being started."""
         return (
             self._mute_timer is not None
+            or self._gives_way
             or len(self._replies) >= MAX_OPEN_REPLIES
             or self._output.pending + self._held > MAX_UNSENT_BYTES
             or self._closed

@@ -27,6 +27,7 @@ from qbus.wire.messages.add_partitions_to_txn import (
 from ...authorization import CLUSTER, Operation, transactional_id
 from ...authorization import topic as topic_resource
 from ...transaction import Participants, Place, Question
+from ...turns import in_pieces
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ async def _of_producer(
     answers: Mapping[Place, ErrorCode]
     try:
         context.authorize(Operation.WRITE, transactional_id(name))
-        refused = {place: code for place in partitions if (code := _why(broker, context, place))}
+        refused: dict[Place, ErrorCode] = {}
+        async for piece in in_pieces(partitions):
+            refused |= {place: code for place in piece if (code := _why(broker, context, place))}
         if refused:
             answers = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused
         else:

@@ -5,7 +5,8 @@ response tells the partitions that the member may read when they changed, and to
 everything. In version 0 the broker chooses the member's id; from version 1 on the member does.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from qbus.errors import ApiError, ErrorCode
@@ -21,6 +22,7 @@ from ...authorization import group as group_resource
 from ...authorization import topic as topic_resource
 from ...consumer_group import Partitions
 from ...group import ConsumerHeartbeat
+from ...turns import in_pieces
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -31,13 +33,16 @@ _LEAVE = -1
 _LEAVE_STATIC = -2
 
 
+MOST_TOPICS: Final = 10_000
+"""Maximum number of topics that a member names; each member's are compared with all others'."""
+
+
 async def handle(
     broker: "Broker", context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     """Take in a member's sign of life."""
     context.authorize(Operation.READ, group_resource(request.group_id))
-    for name in request.subscribed_topic_names or ():
-        context.authorize(Operation.DESCRIBE, topic_resource(name))
+    await check_subscription(context, request.subscribed_topic_names)
     _check(request, context.api_version)
     if broker.shares.is_known(request.group_id):
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{request.group_id} is a share group")
@@ -50,6 +55,21 @@ async def handle(
         heartbeat_interval_ms=result.heartbeat_interval_ms,
         assignment=None if result.assignment is None else _assignment(result.assignment),
     )
+
+
+async def check_subscription(context: RequestContext, names: Sequence[str] | None) -> None:
+    """Check that a member may subscribe to topics.
+
+    Raises:
+        ApiError: INVALID_REQUEST, there are too many; TOPIC_AUTHORIZATION_FAILED.
+    """
+    if names is None:
+        return
+    if len(names) > MOST_TOPICS:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{len(names)} topics, more than {MOST_TOPICS}")
+    async for piece in in_pieces(names):
+        for name in piece:
+            context.authorize(Operation.DESCRIBE, topic_resource(name))
 
 
 def _heartbeat(

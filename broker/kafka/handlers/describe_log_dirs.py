@@ -24,6 +24,7 @@ from qbus.wire.messages.describe_log_dirs import (
 )
 
 from ...authorization import CLUSTER, Operation
+from ...turns import Pace, next_turn
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -60,7 +61,10 @@ async def _describe(
         )
     topics = defaultdict(list)
     troubles = broker.cleaner.troubles()
+    pace = Pace()
     for key, log in list(directory.logs.items()):
+        if pace.is_over():
+            await next_turn()
         if wanted is None or key in wanted:
             partition = broker.replicas.get_partition(*key)
             behind = partition.high_watermark - log.log_end_offset if partition else 0
@@ -74,6 +78,8 @@ async def _describe(
                 )
             )
     for key, move in list(directory.moves.items()):
+        if pace.is_over():
+            await next_turn()
         if wanted is None or key in wanted:
             topics[key.topic].append(
                 DescribeLogDirsPartition(

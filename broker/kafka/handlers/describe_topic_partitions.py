@@ -7,8 +7,8 @@ sync there are those that could lead although they are not, and, once there are 
 one that was in sync last.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata.znodes import NO_LEADER
@@ -24,6 +24,7 @@ from qbus.wire.messages.describe_topic_partitions import (
 from ...authorization import Operation
 from ...authorization import topic as topic_resource
 from ...metadata.image import PartitionInfo, Topic
+from ...turns import Pace, begun, next_turn
 from ..context import RequestContext
 from .topic_partitions import is_internal, view
 
@@ -35,20 +36,33 @@ MAX_PARTITIONS = 2000  # of one page, as in Kafka
 
 def handle(
     broker: "Broker", context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+) -> DescribeTopicPartitionsResponse | Coroutine[Any, Any, DescribeTopicPartitionsResponse]:
     """Answer one page from memory.
 
     Raises:
         ApiError: INVALID_REQUEST, the cursor points nowhere.
     """
+    return begun(_answer(broker, context, request))
+
+
+async def _answer(
+    broker: "Broker", context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
     start = request.cursor or Cursor()
     if start.partition_index < 0:
         raise ApiError(ErrorCode.INVALID_REQUEST, "a cursor's partition is not negative")
     left = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
-    response = DescribeTopicPartitionsResponse()
-    for name in _names(broker, context, request, start.topic_name):
+    response, pace = DescribeTopicPartitionsResponse(), Pace()
+    wanted = {topic.name for topic in request.topics}
+    for name in sorted(wanted or broker.metadata.topics):
+        if pace.is_over():
+            await next_turn()
+        if name < start.topic_name:
+            continue
         first = start.partition_index if name == start.topic_name else 0
         if not context.allows(Operation.DESCRIBE, topic_resource(name)):
+            if not wanted:
+                continue
             response.topics.append(_refuse(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             continue
         topic = broker.metadata.topics.get(name)
@@ -66,16 +80,6 @@ def handle(
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
     return response
-
-
-def _names(
-    broker: "Broker", context: RequestContext, request: DescribeTopicPartitionsRequest, start: str
-) -> Iterator[str]:
-    """The topics of this page: those that are named, else all that the client may describe."""
-    wanted = {topic.name for topic in request.topics}
-    for name in sorted(wanted or broker.metadata.topics):
-        if name >= start and (wanted or context.allows(Operation.DESCRIBE, topic_resource(name))):
-            yield name
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:

@@ -22,8 +22,9 @@ and told which transactions in it were aborted (KIP-98): it passes over their re
 sent as all others. It waits for the last stable offset to move. Every answer tells that offset.
 """
 
+from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.fetch import (
@@ -38,6 +39,8 @@ from qbus.wire.messages.fetch import (
 from ...authorization import CLUSTER, Operation
 from ...authorization import topic as topic_resource
 from ...partition.partition import Partition
+from ...partition.purgatory import Delayed
+from ...turns import PIECE, Pace, next_turn
 from ..context import RequestContext
 from ..fetch_reader import (
     NO_OFFSET,
@@ -63,14 +66,62 @@ _SESSIONLESS_EPOCHS: Final = (-1, 0)
 
 def handle(
     broker: "Broker", context: RequestContext, request: FetchRequest
-) -> FetchResponse | FetchAnswer:
+) -> FetchResponse | FetchAnswer | Coroutine[Any, Any, FetchResponse]:
     """Read what is there, or wait for it."""
     if request.replica_state.replica_id >= 0:
         return _handle_replica(broker, context, request)
     if request.session_epoch not in _SESSIONLESS_EPOCHS:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    if len(request.topics) > PIECE or _is_long(request):
+        return _handle_long(broker, context, request)
     fetch = _Fetch(broker, context, request)
     response = FetchResponse(responses=[fetch.topic(topic) for topic in request.topics])
+    return _finish(fetch, response, request.max_wait_ms)
+
+
+def _is_long(request: FetchRequest) -> bool:
+    count = 0
+    for topic in request.topics:
+        count += len(topic.partitions)
+    return count > PIECE
+
+
+async def _handle_long(
+    broker: "Broker", context: RequestContext, request: FetchRequest
+) -> FetchResponse:
+    """Read many partitions with turns of the event loop between them, each partition once."""
+    fetch, pace = _Fetch(broker, context, request), Pace()
+    response = FetchResponse()
+    wanted: dict[tuple[str, bytes], dict[int, FetchPartition]] = {}
+    try:
+        for topic in request.topics:
+            if pace.is_over():
+                await next_turn()
+            known = wanted.setdefault((topic.topic, topic.topic_id), {})
+            for one in topic.partitions:
+                known.setdefault(one.partition, one)
+        for (name, topic_id), some in wanted.items():
+            partitions = list(some.values())
+            answer = FetchableTopicResponse(topic=name, topic_id=topic_id)
+            response.responses.append(answer)
+            for start in range(0, len(partitions), PIECE):
+                piece = partitions[start : start + PIECE]
+                if pace.is_over(len(piece)):
+                    await next_turn()
+                part = FetchTopic(topic=name, topic_id=topic_id, partitions=piece)
+                answer.partitions += fetch.topic(part).partitions
+        finished = _finish(fetch, response, request.max_wait_ms)
+    except BaseException:
+        for target in fetch.targets:
+            target.drop_records()
+        raise
+    return await finished if isinstance(finished, Delayed) else finished
+
+
+def _finish(
+    fetch: "_Fetch", response: FetchResponse, max_wait_ms: int
+) -> FetchResponse | FetchAnswer:
+    """Answer with what was read, or wait for more."""
     reader = fetch.reader
     if reader.failed:
         fetch.name_leaders(response)
@@ -82,13 +133,13 @@ def handle(
         reader.failed
         or fetch.redirected
         or reader.size >= fetch.min_bytes
-        or request.max_wait_ms <= 0
+        or max_wait_ms <= 0
         or not fetch.targets
     ):
         reader.count()
         return response
     delayed = fetch.delayed(response)
-    delayed.wait(reader.size, fetch.min_bytes, request.max_wait_ms / 1000)
+    delayed.wait(reader.size, fetch.min_bytes, max_wait_ms / 1000)
     return delayed
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...broker import Broker
 
 _MAX_REASON = 255
+_MOST_PROTOCOLS = 100  # every member's are kept, and compared with all others'
 
 
 async def handle(
@@ -31,6 +32,11 @@ async def handle(
 ) -> JoinGroupResponse:
     """Wait until the group has its next generation."""
     context.authorize(Operation.READ, group(request.group_id))
+    if len(request.protocols) > _MOST_PROTOCOLS:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"{len(request.protocols)} protocols, more than {_MOST_PROTOCOLS}",
+        )
     if broker.shares.is_known(request.group_id):
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "this is a share group")
     result = await broker.groups.join(request.group_id, _join(context, request))

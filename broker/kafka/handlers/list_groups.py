@@ -14,6 +14,7 @@ from ...authorization import CLUSTER, Operation
 from ...authorization import group as group_resource
 from ...consumer_group import ConsumerGroup
 from ...group import GroupMachine
+from ...turns import in_pieces
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -56,14 +57,15 @@ async def handle(
     except ApiError as error:
         return ListGroupsResponse(error_code=error.code)
     sees_all = context.may(Operation.DESCRIBE, CLUSTER)
-    return ListGroupsResponse(
-        groups=[
+    seen: list[ListedGroup] = []
+    async for piece in in_pieces(groups):
+        seen += [
             group
-            for group in groups
+            for group in piece
             if not states or group.group_state.lower() in states
             if sees_all or context.may(Operation.DESCRIBE, group_resource(group.group_id))
         ]
-    )
+    return ListGroupsResponse(groups=seen)
 
 
 def _kind(group: GroupMachine) -> str:

@@ -35,6 +35,7 @@ from ...authorization import topic as topic_resource
 from ...controller import NewTopic
 from ...metadata.image import Topic
 from ...net.connection import CloseConnection
+from ...turns import Pace, begun, next_turn
 from ..context import RequestContext
 from .create_topics import tell_created
 from .describe_cluster import operations_on_cluster
@@ -76,7 +77,7 @@ def handle(
     ]
     if names:
         return _create_and_answer(broker, context, request, names, denied)
-    return _answer(broker, context, request, denied)
+    return begun(_answer(broker, context, request, denied))
 
 
 def _is_in_doubt(broker: "Broker", request: MetadataRequest) -> bool:
@@ -127,10 +128,10 @@ async def _create_and_answer(
         for name, outcome in zip(names, outcomes, strict=True)
         if isinstance(outcome, ApiError)
     }
-    return _answer(broker, context, request, failed | denied)
+    return await _answer(broker, context, request, failed | denied)
 
 
-def _answer(
+async def _answer(
     broker: "Broker",
     context: RequestContext,
     request: MetadataRequest,
@@ -138,19 +139,23 @@ def _answer(
 ) -> MetadataResponse:
     wanted = request.topics
     if wanted is None or (not wanted and context.api_version < _FIRST_WITH_NULL_FOR_ALL):
-        topics = [
-            _describe(broker, context, topic)
-            for topic in broker.metadata.topics.values()
-            if context.may(Operation.DESCRIBE, topic_resource(topic.name))
-        ]
+        topics, pace = [], Pace()
+        for topic in list(broker.metadata.topics.values()):
+            if pace.is_over(1 + len(topic.partitions)):
+                await next_turn()
+            if context.may(Operation.DESCRIBE, topic_resource(topic.name)):
+                topics.append(_describe(broker, context, topic))
     else:
         by_id = context.api_version >= _FIRST_WITH_TOPIC_IDS
-        topics = [_find(broker, context, topic, failed, by_id=by_id) for topic in wanted]
+        topics = [_find(broker, context, one, failed, by_id=by_id) for one in wanted]
     if request.include_topic_authorized_operations:
-        for topic in topics:
-            if topic.error_code != _DENIED and topic.name is not None:
-                resource = topic_resource(topic.name)
-                topic.topic_authorized_operations = context.authorized_operations(resource)
+        pace = Pace()
+        for one in topics:
+            if pace.is_over():
+                await next_turn()
+            if one.error_code != _DENIED and one.name is not None:
+                resource = topic_resource(one.name)
+                one.topic_authorized_operations = context.authorized_operations(resource)
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=live.id, host=live.host, port=live.port, rack=live.rack)

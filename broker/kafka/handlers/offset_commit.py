@@ -6,7 +6,7 @@ members of groups of the consumer protocol (KIP-848). Version 10 names topics by
 is a commit without membership, which only an empty group takes.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.offset_commit import (
@@ -20,11 +20,15 @@ from qbus.wire.messages.offset_commit import (
 from ...authorization import Operation, group
 from ...authorization import topic as topic_resource
 from ...group import Offset, TopicPartition
+from ...turns import Pace, next_turn
 from ..context import RequestContext
 
 if TYPE_CHECKING:
     from ...broker import Broker
     from ...metadata.image import Topic
+
+PARTITIONS_AT_ONCE: Final = 2000
+_OF_TOPIC: Final = 5  # a topic costs as much as so many partitions
 
 
 async def handle(
@@ -35,7 +39,8 @@ async def handle(
         denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return OffsetCommitResponse(topics=[_refuse(topic, denied) for topic in request.topics])
     offsets: dict[TopicPartition, Offset] = {}
-    answers = [_take(broker, context, topic, offsets) for topic in request.topics]
+    pace = Pace(PARTITIONS_AT_ONCE)
+    answers = [await _take(broker, context, topic, offsets, pace) for topic in request.topics]
     error = ErrorCode.NONE
     if offsets or not request.topics:
         error = await _commit(broker, context.api_version, request, offsets)
@@ -56,11 +61,12 @@ def _refuse(wanted: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitRe
     )
 
 
-def _take(
+async def _take(
     broker: "Broker",
     context: RequestContext,
     wanted: OffsetCommitRequestTopic,
     offsets: dict[TopicPartition, Offset],
+    pace: Pace,
 ) -> OffsetCommitResponseTopic:
     """Add what can be committed to ``offsets``, and answer for the rest."""
     by_id = context.api_version >= 10
@@ -75,7 +81,11 @@ def _take(
     elif topic is None:
         refused = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     limit = broker.config.offset_metadata_max_bytes
+    if pace.is_over(_OF_TOPIC):
+        await next_turn()
     for partition in wanted.partitions:
+        if pace.is_over():
+            await next_turn()
         error, index = refused, partition.partition_index
         if topic is not None and not refused:
             error = refusal(topic, index, partition.committed_metadata, limit)

@@ -52,6 +52,7 @@ from ...log import AppendInfo, LogConfig, Provenance, RecordsRefusedError, Verif
 from ...log.recompression import PRODUCER, must_recompress, recompressed
 from ...partition.partition import ACKS_ALL, Partition
 from ...partition.purgatory import Delayed
+from ...turns import PIECE, Pace, next_turn
 from ..context import RequestContext
 from .leaders import leader_of, reachable
 
@@ -88,10 +89,42 @@ def handle(
             raise denied
         return _refuse_all(request, denied)
     appends = _Appends(broker, context, request.acks, request.transactional_id)
+    if len(request.topic_data) > PIECE or _is_long(request):
+        return _append_in_pieces(appends, request)
     response = ProduceResponse(responses=[appends.topic(topic) for topic in request.topic_data])
     if appends.late or appends.unverified:
         return _append_late(appends, response, request.timeout_ms / 1000)
     return appends.answer(response, request.timeout_ms / 1000)
+
+
+def _is_long(request: ProduceRequest) -> bool:
+    count = 0
+    for topic in request.topic_data:
+        count += len(topic.partition_data)
+    return count > PIECE
+
+
+async def _append_in_pieces(appends: "_Appends", request: ProduceRequest) -> ProduceResponse | None:
+    """Append to many partitions, with turns of the event loop between them."""
+    response, pace = ProduceResponse(), Pace()
+    for topic in request.topic_data:
+        data = topic.partition_data
+        answers: list[PartitionProduceResponse] = []
+        for start in range(0, len(data), PIECE):
+            topic.partition_data = data[start : start + PIECE]
+            if pace.is_over(len(topic.partition_data)):
+                await next_turn()
+            answers += appends.topic(topic).partition_responses
+        response.responses.append(
+            TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+            )
+        )
+    timeout_s = request.timeout_ms / 1000
+    if appends.late or appends.unverified:
+        return await _append_late(appends, response, timeout_s)
+    answer = appends.answer(response, timeout_s)
+    return await answer if isinstance(answer, Delayed) else answer
 
 
 async def _append_late(

@@ -23,6 +23,7 @@ from qbus.wire.messages.share_acknowledge import (
 from ...authorization import Operation
 from ...authorization import group as group_resource
 from ...partition.purgatory import Delayed
+from ...turns import in_pieces
 from ..context import RequestContext
 from ..share_requests import (
     acknowledge,
@@ -81,7 +82,9 @@ async def _answer(
         return data
 
     places = [(topic.topic_id, one) for topic in request.topics for one in topic.partitions]
-    answers = await asyncio.gather(*(answer(topic_id, one) for topic_id, one in places))
+    answers: list[PartitionData] = []
+    async for piece in in_pieces(places):
+        answers += await asyncio.gather(*(answer(topic_id, one) for topic_id, one in piece))
     if request.share_session_epoch == CLOSE:
         await broker.share_sessions.release(session)
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}

@@ -34,6 +34,7 @@ from qbus.wire.messages.share_fetch import (
 from ...authorization import Operation
 from ...authorization import group as group_resource
 from ...partition.purgatory import Delayed
+from ...turns import PIECE, Pace, in_pieces, next_turn
 from ..context import RequestContext
 from ..share_requests import (
     acknowledge,
@@ -205,16 +206,21 @@ class _ShareFetch:
     # Acknowledging
 
     def _acknowledgements(self) -> list[asyncio.Task[None]]:
-        return [
-            asyncio.create_task(
-                self._acknowledge(
-                    (topic.topic_id, one.partition_index), one.acknowledgement_batches
-                )
-            )
+        wanted = [
+            ((topic.topic_id, one.partition_index), one.acknowledgement_batches)
             for topic in self._request.topics
             for one in topic.partitions
             if one.acknowledgement_batches
         ]
+        if len(wanted) > PIECE:
+            return [asyncio.create_task(self._acknowledge_all(wanted))]
+        return [asyncio.create_task(self._acknowledge(*one)) for one in wanted]
+
+    async def _acknowledge_all(
+        self, wanted: list[tuple[TopicPartition, list[AcknowledgementBatch]]]
+    ) -> None:
+        async for piece in in_pieces(wanted):
+            await asyncio.gather(*(self._acknowledge(*one) for one in piece))
 
     async def _acknowledge(
         self, place: TopicPartition, batches: list[AcknowledgementBatch]
@@ -296,8 +302,11 @@ class _ShareFetch:
                 queue.forget(waiter)
 
     async def _take_all(self, places: list[TopicPartition]) -> None:
+        pace = Pace()
         for place in places:
             if place not in self._done and not self._is_full():
+                if pace.is_over():
+                    await next_turn()
                 await self._take(place)
 
     async def _take(self, place: TopicPartition) -> None:

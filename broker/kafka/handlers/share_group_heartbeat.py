@@ -16,9 +16,9 @@ from qbus.wire.messages.share_group_heartbeat import (
 
 from ...authorization import Operation
 from ...authorization import group as group_resource
-from ...authorization import topic as topic_resource
 from ...share import MemberHeartbeat, Partitions
 from ..context import RequestContext
+from .consumer_group_heartbeat import check_subscription
 
 if TYPE_CHECKING:
     from ...broker import Broker
@@ -30,8 +30,7 @@ async def handle(
     """Take in a member's sign of life."""
     context.authorize(Operation.READ, group_resource(request.group_id))
     names = request.subscribed_topic_names
-    for name in names or ():
-        context.authorize(Operation.DESCRIBE, topic_resource(name))
+    await check_subscription(context, names)
     _check(request)
     beat = MemberHeartbeat(
         request.member_id,

@@ -21,14 +21,16 @@ from qbus.wire.messages.txn_offset_commit import (
 from ...authorization import Operation, group, transactional_id
 from ...authorization import topic as topic_resource
 from ...group import Offset, TopicPartition
+from ...turns import Pace, next_turn
 from ..context import RequestContext
-from .offset_commit import refusal
+from .offset_commit import PARTITIONS_AT_ONCE, refusal
 
 if TYPE_CHECKING:
     from ...broker import Broker
 
 _FIRST_THAT_ADDS: Final = 5
 _FIRST_ABORTABLE: Final = 4
+_OF_TOPIC: Final = 5  # a topic costs as much as so many partitions
 
 # This API has no errors of members of KIP-848.
 _GENERATION_IS_OVER: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH})
@@ -46,7 +48,8 @@ async def handle(
     if denied:
         return TxnOffsetCommitResponse(topics=[_refuse(topic, denied) for topic in request.topics])
     offsets: dict[TopicPartition, Offset] = {}
-    answers = [_take(broker, context, topic, offsets) for topic in request.topics]
+    pace = Pace(PARTITIONS_AT_ONCE)
+    answers = [await _take(broker, context, topic, offsets, pace) for topic in request.topics]
     error = ErrorCode.NONE
     if offsets:
         error = await _commit(broker, context.api_version, request, offsets)
@@ -74,18 +77,23 @@ def _denial(context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCo
     return ErrorCode.NONE
 
 
-def _take(
+async def _take(
     broker: "Broker",
     context: RequestContext,
     wanted: TxnOffsetCommitRequestTopic,
     offsets: dict[TopicPartition, Offset],
+    pace: Pace,
 ) -> TxnOffsetCommitResponseTopic:
     """Add what can be committed to ``offsets``, and answer for the rest."""
     topic = broker.metadata.topics.get(wanted.name)
     is_denied = not context.allows(Operation.READ, topic_resource(wanted.name))
     limit = broker.config.offset_metadata_max_bytes
     answers = []
+    if pace.is_over(_OF_TOPIC):
+        await next_turn()
     for partition in wanted.partitions:
+        if pace.is_over():
+            await next_turn()
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if not is_denied:
             index = partition.partition_index
