@@ -227,6 +227,7 @@ class DirectoryCheckpoints:
         self._files = files
         self._health = health
         self._known: dict[str, Offsets] = {name: {} for name in _NAMES}
+        self._damaged: set[str] = set()
 
     def load(self) -> bool:
         """Read what is there; whether all of it could be understood. Raises OSError."""
@@ -238,9 +239,14 @@ class DirectoryCheckpoints:
         try:
             self._known[name] = read_offsets(self._files, path)
         except BadCheckpoint as bad:
-            _logger.error("%s is passed over: %s", path, bad)  # noqa: TRY400 - no place of ours
+            _logger.warning("%s is damaged: %s; it is made anew from the logs", path, bad)
+            self._damaged.add(name)
             return False
         return True
+
+    def is_damaged(self, name: str) -> bool:
+        """Whether a checkpoint was found damaged and has not been written since."""
+        return name in self._damaged
 
     def get(self, name: str, partition: TopicPartition) -> int:
         """The offset of a partition in a checkpoint, 0 when there is none."""
@@ -261,7 +267,7 @@ class DirectoryCheckpoints:
         A full disk keeps the old one, which is as true.
         """
         with self.lock:
-            if offsets == self._known[name]:
+            if offsets == self._known[name] and name not in self._damaged:
                 return
             self._health.check()
             try:
@@ -269,6 +275,7 @@ class DirectoryCheckpoints:
             except OSError as error:
                 raise self._health.judge(f"write {name}", error) from error
             self._known[name] = offsets
+            self._damaged.discard(name)
 
     def set(self, name: str, partition: TopicPartition, offset: int) -> None:
         """Change one partition's offset; stable on return. Raises ApiError."""

@@ -42,6 +42,7 @@ from .names import (
     parse_partition,
 )
 from .namesakes import FoundLog
+from .opening import NOT_KNOWN
 from .properties import MetaProperties, check_owner
 from .state import SharedState
 from .trash import remove_path
@@ -286,6 +287,8 @@ class DataDirectory:
         self.unopened.add(partition)
         directory = f"{self.path}/{partition}"
         recovery_point = self._checkpoints.get(RECOVERY_POINTS, partition)
+        if self._checkpoints.is_damaged(RECOVERY_POINTS):
+            recovery_point = NOT_KNOWN
         log_start_offset = self._checkpoints.get(LOG_STARTS, partition)
         clean = self.was_clean
         if self._checkpoints.has(CLEANER_OFFSETS, partition):  # whatever the settings say by now
@@ -304,7 +307,7 @@ class DataDirectory:
             shared=self.shared,
         )
         if closed is None and not clean:
-            self.recovered.append(max(log.log_end_offset - recovery_point, 0))
+            self.recovered.append(max(log.log_end_offset - max(recovery_point, 0), 0))
         log.topic_id = self._confirm_topic_id(directory, log.topic_id)
         log.checkpointed_high_watermark = self._checkpoints.get(HIGH_WATERMARKS, partition)
         self.logs[partition] = log

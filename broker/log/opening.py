@@ -45,6 +45,8 @@ _logger = logging.getLogger(__name__)
 
 MAX_OFFSET: Final = 2**63 - 1
 
+NOT_KNOWN: Final = -1
+
 NO_MANIFEST: Final = Manifest()
 
 
@@ -86,10 +88,11 @@ def _disagreement(
     segments: list[LogSegment], epochs: LeaderEpochCache, *, is_complete: bool
 ) -> str | None:
     """Where epochs do not begin, or, if all of them should be there, end as the batches say."""
-    entries = epochs.entries
-    for entry in entries:
+    for entry in epochs.entries:
         at = _epoch_of_batch(segments, entry.start_offset)
-        before = _epoch_of_batch(segments, entry.start_offset - 1)
+        before = None
+        if entry is not epochs.entries[0]:  # which begins where the log starts
+            before = _epoch_of_batch(segments, entry.start_offset - 1)
         if at not in {None, entry.epoch} or (before is not None and before >= entry.epoch):
             return f"epoch {entry.epoch} does not begin at offset {entry.start_offset}"
     last = epochs.latest_epoch
@@ -193,7 +196,7 @@ class LogOpener:
     def open(self, recovery_point: int, log_start_offset: int, *, clean: bool) -> OpenedLog:
         """Open it, trusting what is below ``recovery_point``, or all after a ``clean`` shutdown.
 
-        Raises OSError.
+        A recovery point that is NOT_KNOWN is that of the manifest. Raises OSError.
         """
         self._files.make_directory(self._directory)
         damage: BadBatch | None = None
@@ -210,6 +213,8 @@ class LogOpener:
         self._gaps = self._config.may_have_gaps or self._manifest.gaps
         segments = find_segments(self._cache, self._directory, self._now_ms, gaps=self._gaps)
         list_files(segments, self._manifest)
+        if recovery_point == NOT_KNOWN:
+            recovery_point = self._manifest.recovery_point
         if manifest is not None:
             recovery_point = self._confirm_point(manifest, recovery_point)
             is_current = clean and segments and _has_listed_size(segments[-1])

@@ -4,12 +4,16 @@ A broker that finds another cluster's or another broker's directory must not tou
 """
 
 import base64
+import logging
 import os
 from dataclasses import dataclass
 
 from qbus.errors import ConfigError
 
 from .files import Files, read_file, write_atomically
+from .names import parse_partition
+
+_logger = logging.getLogger(__name__)
 
 META_PROPERTIES = "meta.properties"
 
@@ -33,6 +37,12 @@ def check_owner(files: Files, directory: str, cluster_id: str, node_id: int) -> 
     """
     path = f"{directory}/{META_PROPERTIES}"
     if not files.exists(path):
+        if any(parse_partition(name) for name in files.list(directory)):
+            _logger.warning(
+                "%s is missing: the partitions beside it are taken for those of broker %d of"
+                " cluster %s",
+                *(path, node_id, cluster_id),
+            )
         properties = MetaProperties(cluster_id, node_id, _new_id())
         write_atomically(files, path, encode_properties(properties))
         return properties

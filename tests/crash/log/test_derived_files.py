@@ -13,7 +13,11 @@ from typing import Any
 
 import pytest
 
+from qbus.broker.log import Log
+from qbus.broker.log.manifest import MANIFEST
+from qbus.clock import ManualClock
 from qbus.errors import ApiError, ConfigError
+from qbus.records import read_header
 
 from .derived import (
     DAMAGES,
@@ -27,9 +31,11 @@ from .derived import (
     emptied,
     flipped,
     halved,
+    inode,
     lengthened,
     make,
     observe,
+    open_manager,
 )
 from .simulated_files import SimulatedFiles
 
@@ -133,3 +139,79 @@ def test_random_damage_changes_nothing(count: int, caplog: pytest.LogCaptureFixt
 def test_without_the_marker_of_a_clean_shutdown_it_is_unclean() -> None:
     assert made("plain").files("clean").exists(f"{ROOT}/{MARKER}")
     assert not made("plain").files("unclean").exists(f"{ROOT}/{MARKER}")
+
+
+def segments(files: SimulatedFiles) -> list[str]:
+    return sorted(name for name in files.list(f"{ROOT}/t-0") if name.endswith(".log"))
+
+
+@pytest.mark.parametrize("stop", STOPS)
+class TestSegmentsThatAreLost:
+    """What is missing is said, and the rest is served."""
+
+    def opened(self, files: SimulatedFiles) -> Log:
+        manager = open_manager(files, made("plain").config, ManualClock(made("plain").now_ms))
+        log = manager.get("t", 0)
+        assert log is not None
+        return log
+
+    def test_the_first(self, stop: str, caplog: pytest.LogCaptureFixture) -> None:
+        files = made("plain").files(stop)
+        first, second = segments(files)[:2]
+        files.remove(f"{ROOT}/t-0/{first}")
+        log = self.opened(files)
+        (corruption,) = log.corruptions
+        assert corruption.path == f"{ROOT}/t-0/{first}"
+        assert (
+            f"{first} is missing, with the records before offset {int(second[:20])}" in caplog.text
+        )
+        assert log.log_start_offset == max(int(second[:20]), 5)
+        assert log.log_end_offset == sound("plain", stop)["offsets"][1]
+
+    def test_one_in_the_midst(self, stop: str, caplog: pytest.LogCaptureFixture) -> None:
+        files = made("plain").files(stop)
+        lost, following = segments(files)[2:4]
+        files.remove(f"{ROOT}/t-0/{lost}")
+        log = self.opened(files)
+        assert f"{lost} is missing" in caplog.text
+        (damage,) = log.damage
+        assert damage.first_offset == int(lost[:20])
+        assert damage.last_offset == int(following[:20]) - 1
+        assert log.log_end_offset == sound("plain", stop)["offsets"][1]
+
+    def test_half_of_one(self, stop: str, caplog: pytest.LogCaptureFixture) -> None:
+        files = made("plain").files(stop)
+        cut, following = segments(files)[2:4]
+        node = inode(files, f"{ROOT}/t-0/{cut}")
+        whole = read_header(node.data).size
+        node.change(node.data[:whole])
+        node.sync()
+        log = self.opened(files)
+        (damage,) = log.damage
+        assert damage.last_offset == int(following[:20]) - 1
+        assert cut in caplog.text
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_an_earlier_version_left_is_opened_and_listed(
+    kind: str, stop: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It had no manifests, and no checksums in checkpoints."""
+    files = made(kind).files(stop)
+    for index in range(2):
+        files.remove(f"{ROOT}/t-{index}/{MANIFEST}")
+    for name in files.list(ROOT):
+        if name.endswith("-offset-checkpoint"):
+            node = inode(files, f"{ROOT}/{name}")
+            version, count, _, *entries, end = node.data.split(b"\n")
+            assert (version, end) == (b"0", b"")
+            node.change(b"\n".join((version, b"%d" % (int(count) - 1), *entries, end)))
+            node.sync()
+    caplog.set_level(logging.INFO, "qbus.broker.log")
+    assert observe(made(kind), files) == sound(kind, stop)
+    assert [one for one in caplog.records if one.levelno > logging.INFO] == []
+    assert caplog.text.count(MANIFEST) == 2 * (kind in {"delayed", "queue"})
+    caplog.clear()
+    assert observe(made(kind), files) == sound(kind, stop)
+    assert MANIFEST not in caplog.text, "once"
