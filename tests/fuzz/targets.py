@@ -36,6 +36,7 @@ with atheris.instrument_imports(include=["qbus"]):
     from qbus.security.scram import ScramClient, ScramCredential, ScramMechanism, ScramServer
     from qbus.service.http import BadRequestError, basic_credentials, parse_request
     from qbus.wire import API, decode, decode_request_header, encode
+    from tests.fuzz.stored import intake, recovery
     from tests.support.lean_requests import general_form, lean_forms
 
 _CRC = slice(17, 21)
@@ -238,6 +239,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "plain_batch": plain_batch,
     "codecs": codecs,
     "frames": frames,
+    "intake": intake,
+    "recovery": recovery,
     "resp": resp,
     "resp_login": resp_login,
     "page": page,

@@ -1,6 +1,7 @@
 """Coverage-guided fuzzing of everything that reads bytes from the network, for a short while."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,12 +21,15 @@ from qbus.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from qbus.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.fuzz.stored import SEEDS
 
 if importlib.util.find_spec("atheris") is None:
     pytest.skip("atheris is not installed", allow_module_level=True)
 
 _RUNS = 15_000
+_FEW_RUNS = {"recovery": 1_500}  # of what opens files
 _MANY_RUNS = 1_000_000
+_STORED = {"intake": _MANY_RUNS, "recovery": 30_000}
 _BEFORE_AUTHENTICATION = ("request", "frames", "sasl", "tokens", "resp", "resp_login", "page")
 
 
@@ -70,6 +74,7 @@ def seeds() -> dict[str, list[bytes]]:
             b'{"keys": [{"kty": "RSA", "kid": "one", "n": "AQAB", "e": "AQAB", "use": "sig"}]}',
             b'{"keys": [{"kty": {"RSA": 1}, "alg": ["RS256"]}]}',
         ],
+        **SEEDS,
         "frames": [pack(">i", 5) + b"hello" + pack(">i", 300) + bytes(300)],
     }
 
@@ -108,7 +113,7 @@ def _framed(key: ApiKey, version: int, request: Struct) -> bytes:
 def test_no_input_ends_in_an_unexpected_error(target: str, tmp_path: Path) -> None:
     if target == "lean_request" and not lean.IS_BUILT:
         pytest.skip("nothing was compiled here")
-    fuzz(target, tmp_path, _RUNS, 170)
+    fuzz(target, tmp_path, _FEW_RUNS.get(target, _RUNS), 170)
 
 
 @pytest.mark.nightly
@@ -116,6 +121,13 @@ def test_no_input_ends_in_an_unexpected_error(target: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("target", _BEFORE_AUTHENTICATION)
 def test_nor_does_any_before_authentication(target: str, tmp_path: Path) -> None:
     fuzz(target, tmp_path, _MANY_RUNS, 1100)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("target", "runs"), _STORED.items())
+def test_nor_does_what_is_stored(target: str, runs: int, tmp_path: Path) -> None:
+    fuzz(target, tmp_path, runs, 1100)
 
 
 def fuzz(target: str, tmp_path: Path, runs: int, timeout_s: float) -> None:
@@ -130,6 +142,7 @@ def fuzz(target: str, tmp_path: Path, runs: int, timeout_s: float) -> None:
     options = [f"-runs={runs}", "-max_len=4096", "-rss_limit_mb=1024", "-timeout=20"]
     done = subprocess.run(
         [*command, *options, f"-artifact_prefix={tmp_path}/"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=timeout_s,
