@@ -8,6 +8,7 @@ again as after a crash, in the same process and at the same address.
 import asyncio
 import gc
 import logging
+import os
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ from qbus.metadata import StoreError
 from qbus.security.principals import PrincipalMapper
 from qbus.security.tls import ServerTls
 from qbus.service import descriptors, event_loop
+from qbus.service.threads import Threads
 
 from .authentication import BY_CERTIFICATE
 from .broker import Broker
@@ -54,6 +56,7 @@ T = TypeVar("T")
 
 _UNLIMITED = 1 << 62
 _NO_DESCRIPTOR_S = 1.0
+_THREADS = min(32, (os.cpu_count() or 1) + 4)  # as asyncio has by default
 # Requests make no cycles: the collector need not look often.
 _GC_THRESHOLDS = (50_000, 20, 20)
 
@@ -89,6 +92,7 @@ async def serve(
 ) -> int:
     """Run a broker until a signal, anew after each lost session; return the exit code."""
     stop = _on_signals()
+    asyncio.get_running_loop().set_default_executor(Threads(_THREADS, "qbus"))
     if worker is not None:
         _stop_with(worker, stop)
     this_run = BrokerRun(

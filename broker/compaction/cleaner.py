@@ -110,8 +110,8 @@ class LogCleaner(PartitionListener[Partition]):
         if self._config.log_cleaner_enable:
             for number in range(self._config.log_cleaner_threads):
                 thread = threading.Thread(target=self._run, name=f"qbus-compact-{number}")
-                self._threads.append(thread)
                 thread.start()
+                self._threads.append(thread)
 
     def stop(self) -> None:
         """End; what is under way ends at its next batches. Waits for that: for a thread."""

@@ -5,13 +5,13 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ConfigError, ErrorCode
 from qbus.service.descriptors import HOW_TO_RAISE, shortages
+from qbus.service.threads import Threads
 
 from .checkpoints import (
     CLEANER_OFFSETS,
@@ -61,7 +61,7 @@ def in_threads(threads: int, work: Callable[[Item], Result], items: Sequence[Ite
     """``work`` on each item, ``threads`` at a time, one being the caller's; raises what it does."""
     if threads == 1 or len(items) < 2:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(min(threads, len(items)), "qbus-log") as pool:
+    with Threads(min(threads, len(items)), "qbus-log") as pool:
         return list(pool.map(work, items))
 
 

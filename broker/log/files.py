@@ -18,7 +18,7 @@ Data = bytes | bytearray | memoryview
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 NO_DESCRIPTOR = OUT_OF_DESCRIPTORS
-PASSING = NO_SPACE | NO_DESCRIPTOR | {errno.ENOMEM}
+PASSING = NO_SPACE | NO_DESCRIPTOR | {errno.ENOMEM, errno.EFBIG}
 """Errors that say nothing about the disk's health: what is short now may be there later."""
 
 

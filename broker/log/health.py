@@ -5,9 +5,12 @@ may say all is well: trying again proves nothing. So the first failure is final 
 which reads back what is really there.
 """
 
+import errno
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
+from typing import Final
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.service.descriptors import shortages
@@ -34,6 +37,8 @@ class Corruption:
         return f"{self.path} at {self.position} (offset {self.offset}): {self.problem}"
 
 
+_LINE_INTERVAL_S: Final = 10.0
+
 _logger = logging.getLogger(__name__)
 
 
@@ -43,12 +48,13 @@ class DirectoryHealth:
     ``is_full``: something could not be written for want of space, and no room was found since.
     """
 
-    __slots__ = ("_listeners", "failure", "is_full", "path")
+    __slots__ = ("_listeners", "_next_line_at", "failure", "is_full", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.failure: str | None = None
         self.is_full = False
+        self._next_line_at = 0.0
         self._listeners: list[Callable[[str], None]] = []
 
     @property
@@ -78,17 +84,27 @@ class DirectoryHealth:
     def judge(self, doing: str, error: OSError) -> ApiError:
         """Return the error to raise.
 
-        Without space or descriptors it is retriable, and the directory stays online. Any other
-        ``error`` takes the directory offline.
+        Without space, descriptors or memory, or where a file may not grow (EFBIG), it is retriable,
+        and the directory stays online. Any other ``error`` takes the directory offline.
         """
         if error.errno in NO_SPACE and not self.is_full:
             self.is_full = True
             _logger.error("data directory %s is full: cannot %s", self.path, doing)
         if error.errno in NO_DESCRIPTOR:
             shortages.report(doing, error)
+        elif error.errno in PASSING - NO_SPACE:
+            self._report(doing, error)
         if error.errno in PASSING:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {doing}: {error.strerror}")
         return self.fail(doing, error)
+
+    def _report(self, doing: str, error: OSError) -> None:
+        """Log a limit of the system that is no fault of the disk, every ten seconds at most."""
+        now = monotonic()
+        if now >= self._next_line_at:
+            self._next_line_at = now + _LINE_INTERVAL_S
+            name = errno.errorcode.get(error.errno or 0, "")
+            _logger.error("cannot %s: %s (%s)", doing, error.strerror, name)
 
     def note_room(self) -> None:
         """Note that the disk has room again."""

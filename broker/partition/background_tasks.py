@@ -7,9 +7,10 @@ logged, keeps its last error, and runs again at its next time.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
+
+from qbus.service.threads import Threads
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class BackgroundTasks:
     def __init__(self) -> None:
         self._tasks: dict[str, BackgroundTask] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._threads = ThreadPoolExecutor(_THREADS, "qbus-background")
+        self._threads = Threads(_THREADS, "qbus-background")
         self._is_started = False
 
     def __iter__(self) -> Iterator[BackgroundTask]:

@@ -9,6 +9,7 @@ Measured against an executor of the standard library, there and back: 35 to 55 u
 """
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +20,9 @@ Flush = Callable[[], int]
 Done = Callable[[int | BaseException], None]
 
 THREADS_PER_DIRECTORY: Final = 4
+_AGAIN_S: Final = 1.0
+
+_log = logging.getLogger(__name__)
 
 
 class FlushThreads:
@@ -35,6 +39,7 @@ class FlushThreads:
         self._unreported = 0
         self._idle = asyncio.Event()
         self._stopped = False
+        self._again: asyncio.TimerHandle | None = None
 
     def submit(self, flush: Flush, done: Done) -> None:
         """Run ``flush`` in a thread, then ``done`` in the event loop with its result or error.
@@ -44,9 +49,9 @@ class FlushThreads:
         if self._stopped:
             return
         self._unreported += 1
+        self._jobs.put((flush, done))
         if self._unreported > len(self._threads) < self._limit:
             self._start_thread()
-        self._jobs.put((flush, done))
 
     async def stop(self) -> None:
         """Finish what was submitted, and what that leads to; then end the threads."""
@@ -63,8 +68,24 @@ class FlushThreads:
     def _start_thread(self) -> None:
         # A daemon: a disk that hangs in a flush must not keep the broker from exiting.
         thread = threading.Thread(target=self._work, name="qbus-flush", daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system allows no more
+            if not self._threads:
+                self._try_again(error)
+            return
         self._threads.append(thread)
+
+    def _try_again(self, error: RuntimeError) -> None:
+        """Without any thread nothing is flushed: what was submitted waits for one."""
+        if self._again is None:
+            _log.error("nothing is flushed to disk, trying again: %s (ulimit -u)", error)
+            self._again = self._loop.call_later(_AGAIN_S, self._start_first)
+
+    def _start_first(self) -> None:
+        self._again = None
+        if self._unreported and not self._threads:
+            self._start_thread()
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

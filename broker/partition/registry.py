@@ -16,7 +16,6 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from time import monotonic
@@ -25,6 +24,7 @@ from types import MappingProxyType
 from qbus.config import BrokerConfig, TopicConfig
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import StoreError
+from qbus.service.threads import Threads
 
 from ..log import Log, LogConfig, LogManager, TopicPartition
 from ..metadata.image import (
@@ -123,7 +123,7 @@ class PartitionRegistry:
         self._opening: dict[tuple[str, int], bool] = {}  # whether they are known to be new
         self._to_open: deque[tuple[str, int]] = deque()
         self._openers: set[asyncio.Task[None]] = set()
-        self._threads = ThreadPoolExecutor(_AT_ONCE, "qbus-open")
+        self._threads = Threads(_AT_ONCE, "qbus-open")
         self._is_stopping = False
         self._is_any_aside = False  # and not known yet whether its topic was deleted
         self._removal = LogRemoval(logs, self._threads)

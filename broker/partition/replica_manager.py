@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -10,6 +9,7 @@ from qbus.clock import Clock
 from qbus.config import BrokerConfig
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore, SessionState
+from qbus.service.threads import Threads
 
 from ..log import Log, LogManager, TopicPartition
 from ..metrics import Metrics
@@ -64,8 +64,8 @@ class ReplicaManager(Generic[S]):
         self.events: PartitionEvents[Partition] = PartitionEvents()
         self.tasks = BackgroundTasks()
         self.purgatory = Purgatory(loop)
-        self.readers = ThreadPoolExecutor(_READERS, "qbus-read")
-        self.decoders = ThreadPoolExecutor(_DECODERS, "qbus-decode")
+        self.readers = Threads(_READERS, "qbus-read")
+        self.decoders = Threads(_DECODERS, "qbus-decode")
         self._loop = loop
         self._logs = logs
         self._metadata = metadata

@@ -6,6 +6,7 @@ import click
 
 from qbus.cli.completing import broker_settings
 from qbus.cli.daemons import log_options, metrics_option
+from qbus.cli.failures import Failure
 from qbus.cli.parameters import IntRange
 
 
@@ -131,7 +132,11 @@ def broker(
         code = run(config, workers, log_form, log_level)
     except (QbusError, OSError):
         raise
-    except Exception:
+    except Exception as error:
+        from qbus.service.threads import CANNOT_START, HOW_TO_RAISE
+
+        if CANNOT_START in str(error):
+            raise Failure(f"{error}: {HOW_TO_RAISE}") from error
         # A defect: the log needs the traceback.
         logging.getLogger(__name__).exception("the broker has failed")
         code = 1

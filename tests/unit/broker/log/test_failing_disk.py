@@ -178,6 +178,23 @@ class TestShortOfFilesOrMemory:
         assert log.corruptions == ()
 
 
+@pytest.mark.parametrize("error", [errno.ENOMEM, errno.EFBIG])
+def test_a_write_that_a_limit_forbids_is_refused_and_told(
+    bench: Bench, error: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as a limit on the size of files: the disk is well, and other logs go on."""
+    log = bench.create()
+    log.append(batch(b"a"), 1)
+    bench.files.before = failing(error, "write", path=".log")
+    for _ in range(2):
+        assert refused(lambda: log.append(batch(b"b"), 1)) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not bench.offline
+    (line,) = [line for line in caplog.messages if line.startswith("cannot write")]
+    assert errno.errorcode[error] in line
+    bench.files.before = healthy
+    assert log.append(batch(b"b"), 1).first_offset == 1
+
+
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
 def test_a_flush_that_cannot_open_the_directory_is_done_later(bench: Bench, error: int) -> None:
     log = bench.create(segment_bytes=200)

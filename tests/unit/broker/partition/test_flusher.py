@@ -7,7 +7,9 @@ from functools import partial
 
 import pytest
 
+from qbus.broker.partition import flusher as module
 from qbus.broker.partition.flusher import FlushThreads
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -44,6 +46,48 @@ async def test_an_error_is_a_result_too(flusher: FlushThreads) -> None:
 
     assert isinstance(await flushed(flusher, flush), OSError)
     assert await flushed(flusher, lambda: 7) == 7  # the thread lives on
+
+
+class TestWithoutThreads:
+    """The system allows no more of them."""
+
+    @pytest.fixture
+    def refuse(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+        start, refused = threading.Thread.start, [False]
+
+        def start_or_refuse(thread: threading.Thread) -> None:
+            if refused[0] and thread.name == "qbus-flush":
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", start_or_refuse)
+        return partial(refused.__setitem__, 0)
+
+    async def test_those_that_run_do_the_work(
+        self, flusher: FlushThreads, refuse: Callable[[bool], None]
+    ) -> None:
+        assert await flushed(flusher, lambda: 1) == 1
+        refuse(True)
+        assert await asyncio.gather(
+            *(flushed(flusher, partial(int, number)) for number in range(3))
+        ) == [0, 1, 2]
+        assert threads() == 1
+
+    async def test_flushes_wait_for_the_first_one(
+        self,
+        flusher: FlushThreads,
+        refuse: Callable[[bool], None],
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        monkeypatch.setattr(module, "_AGAIN_S", 0.01)
+        refuse(True)
+        waiting = [asyncio.ensure_future(flushed(flusher, partial(int, n))) for n in range(2)]
+        await eventually(lambda: len(caplog.messages) > 2)
+        assert "nothing is flushed" in caplog.messages[0]
+        assert not any(one.done() for one in waiting)
+        refuse(False)
+        assert await asyncio.gather(*waiting) == [0, 1]
 
 
 async def test_flushes_overlap_up_to_the_number_of_threads(flusher: FlushThreads) -> None:
