@@ -1,15 +1,13 @@
 """Mixed load for a long time: no request, command or callback computes for 100 ms.
 
-``QBUS_LOOP_MINUTES`` says for how long (60). All that held a loop for longer is printed, by broker
-and handler. What had the processor for that time fails the test, but for ``EXPECTED``; what only
+``QBUS_LOOP_MINUTES`` says for how long (60). All that held a loop for longer is printed, by
+handler. What had the processor for that time fails the test, but for ``EXPECTED``; what only
 waited for it, on a machine that others use too, does not.
 """
 
 import os
-import re
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,6 +24,8 @@ from tests.support import delayed_load, zookeeper_process
 from tests.support.job_load import JobLoad
 from tests.support.ports import free_ports
 from tests.support.qbus_cluster import NODES, QbusCluster
+from tests.support.server_process import WHOLE_LOG
+from tests.support.slow_handlers import Slow, slow_handlers, table
 from tests.support.tools import skip_because_of
 from tests.transactions.load import TransactionalLoad
 
@@ -41,10 +41,6 @@ EXPECTED: dict[str, str] = {}
 
 # The limit, and what the watchdog may count too much: what the loop used since its last look.
 _BUSY_S = 0.1 + 0.06
-_LINE = re.compile(
-    r"(?P<handler>\S.*?)(?: of \S+ \(.*?\))? held the event loop for (?P<seconds>[\d.]+) s"
-    r"(?:, at most (?P<cpu>[\d.]+) s of that on the processor)?(?P<rest>.*)"
-)
 
 
 @pytest.fixture
@@ -92,17 +88,15 @@ def test_no_handler_holds_the_loop(cluster: tuple[QbusCluster, list[int]], tmp_p
     assert busy.keys() <= EXPECTED.keys(), busy
 
 
-def _report(whole: QbusCluster) -> dict[str, list[str]]:
-    """Print what held the loops; return the lines of what computed meanwhile, by handler."""
-    busy: dict[str, list[str]] = defaultdict(list)
-    for node, broker in whole.brokers.items():
-        for line in broker.log_text().splitlines():
-            found = _LINE.search(line.partition("event_loop.slow: ")[2])
-            if found is not None:
-                print(f"broker {node}: {found[0]}")
-                if found["cpu"] is not None and float(found["cpu"]) > _BUSY_S:
-                    busy[found["handler"]].append(found[0])
-    return busy
+def _report(whole: QbusCluster) -> dict[str, Slow]:
+    """Print what held the loops; return what worked for too long, by handler."""
+    found = [
+        one
+        for broker in whole.brokers.values()
+        for one in slow_handlers(broker.log_text(WHOLE_LOG))
+    ]
+    print(table(found))
+    return {one.handler: one for one in found if one.cpu_s > _BUSY_S}
 
 
 def _repeated(work: Callable[[str, int], None], bootstrap: str) -> Callable[[], None]:

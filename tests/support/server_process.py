@@ -8,12 +8,25 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, Self
+from typing import IO, ClassVar, Self
 
+from . import slow_handlers
 from .ports import free_port
 from .readiness import answers
 
 _LOG_LIMIT = 256 * 1024
+WHOLE_LOG = 256 * 1024 * 1024
+
+
+def _end_of(log: IO[bytes], limit: int) -> str:
+    size = os.fstat(log.fileno()).st_size
+    data = os.pread(log.fileno(), limit, max(0, size - limit))
+    return data.decode(errors="replace")
+
+
+def _close(log: IO[bytes]) -> None:
+    slow_handlers.keep(_end_of(log, WHOLE_LOG))
+    log.close()
 
 
 class ServerProcessError(AssertionError):
@@ -49,7 +62,7 @@ class ServerProcess(ABC):
         self._process: subprocess.Popen[bytes] | None = None
         # Appending lets the server's threads and its restarts share one file.
         self._log = tempfile.TemporaryFile("ab+")  # noqa: SIM115 - closed with this object
-        weakref.finalize(self, self._log.close)
+        weakref.finalize(self, _close, self._log)
         ServerProcess.instances.add(self)
 
     @abstractmethod
@@ -134,11 +147,9 @@ class ServerProcess(ABC):
         """Send any other signal, such as SIGSTOP and SIGCONT."""
         self._running().send_signal(number)
 
-    def log_text(self) -> str:
-        """Return the end of what all runs of this server have printed so far."""
-        size = os.fstat(self._log.fileno()).st_size
-        data = os.pread(self._log.fileno(), _LOG_LIMIT, max(0, size - _LOG_LIMIT))
-        return data.decode(errors="replace")
+    def log_text(self, limit: int = _LOG_LIMIT) -> str:
+        """Return the last ``limit`` bytes of what all runs of this server have printed so far."""
+        return _end_of(self._log, limit)
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:

@@ -24,7 +24,7 @@ from .targets import SESSION, cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
-_LONG = 5 * SESSION
+_LONG = 4 * SESSION
 _SHORT = 0.8 * SESSION
 _ZOOKEEPERS_TICK = 2.0
 # A third more than the session time-out, as ZooKeeper rounds it, and the election.
@@ -106,6 +106,7 @@ def test_a_leader_that_stands_still_for_longer_than_its_session_is_deposed(run: 
     run.conclude()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("freeze_s", [_SHORT], indirect=True)
 def test_a_stall_shorter_than_the_session_changes_no_leader(run: Frozen) -> None:
     leader = run.leader()
