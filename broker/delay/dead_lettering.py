@@ -174,7 +174,7 @@ class DeadLettering:
     def _give_up(self) -> None:
         """Hold back no longer what was stored. Raises ApiError."""
         partition = self._partition
-        due = still_held(Due([], self._stored, []), self._fold)
+        due = still_held(Due([], self._stored, [], []), self._fold)
         if due and not self._is_stopped:
             now_ms = self._clock.time_ms()
             partition.append_own(to_deliver(due, partition.log.config, now_ms), 0)

@@ -299,6 +299,14 @@ class DelayedPartition:
         self.partition.append_own(batches, len(due.records))
         for record in due.records:
             self._lateness.observe(now_ms - record.due)
+        if due.lost:
+            _log.warning(
+                "%s: %d delayed records were damaged and set aside, and are given up, the first of"
+                " them at offset %d",
+                self.partition,
+                len(due.lost),
+                due.lost[0].offset,
+            )
         if due.expired:
             _log.warning(
                 "%s: %d delayed records were due too long ago, and are dropped: qbus-ttl",

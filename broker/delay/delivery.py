@@ -34,14 +34,18 @@ _OVERHEAD: Final = 64  # bytes that a record takes besides its own, with the hea
 
 
 class Due(NamedTuple):
-    """What is due now: records to deliver, those that are due too late, and unreadable ones."""
+    """What is due now: records to deliver, those that are due too late, and unreadable ones.
+
+    ``lost`` are those in whose place an operator has put an empty batch: they were damaged.
+    """
 
     records: list[HeldRecord]
     expired: list[Held]
     unreadable: list[Held]
+    lost: list[Held]
 
     def __bool__(self) -> bool:
-        return bool(self.records or self.expired)
+        return bool(self.records or self.expired or self.lost)
 
 
 def read_due(held: HeldRecords, entries: Sequence[Held], now_ms: int, *, wait: bool) -> Due:
@@ -49,13 +53,14 @@ def read_due(held: HeldRecords, entries: Sequence[Held], now_ms: int, *, wait: b
 
     Raises BlockingIOError, ApiError as :meth:`HeldRecords.read` does.
     """
-    due = Due([], [], [])
+    due = Due([], [], [], [])
     most_bytes = min(MOST_BYTES, held.log.config.max_message_bytes - HEADER_SIZE)
     size = 0
     for entry in entries:
         record = read_entry(held, entry, wait=wait)
         if record is None:
-            due.unreadable.append(entry)
+            is_lost = held.is_lost(entry.offset, wait=wait)
+            (due.lost if is_lost else due.unreadable).append(entry)
             continue
         size += size_of(record)
         if record.ttl != NO_TTL and now_ms > entry.due + record.ttl:
@@ -109,14 +114,15 @@ def still_held(due: Due, fold: DelayFold) -> Due:
         [record for record in due.records if contains(record.due, record.offset)],
         [entry for entry in due.expired if contains(entry.due, entry.offset)],
         due.unreadable,
+        [entry for entry in due.lost if contains(entry.due, entry.offset)],
     )
 
 
 def to_deliver(due: Due, config: LogConfig, now_ms: int) -> bytearray:
     """The batches to append: the accounting, then the records, if any are to be delivered."""
     records: list[tuple[ControlType, bytes]] = []
-    if due.expired:
-        entries = _entries(due.expired)
+    if due.expired or due.lost:
+        entries = _entries([*due.expired, *due.lost])
         records.append((ControlType.EXPIRED, encode_entries(entries)))
     batch = bytearray()
     if due.records:

@@ -70,7 +70,15 @@ class _Head:
 class _Batch:
     """A hidden batch that was read: its records' bytes, and where each of them begins."""
 
-    __slots__ = ("_payload", "_positions", "base_offset", "head", "last_offset", "size")
+    __slots__ = (
+        "_payload",
+        "_positions",
+        "base_offset",
+        "head",
+        "is_empty",
+        "last_offset",
+        "size",
+    )
 
     def __init__(self, batch: Buffer, most: int = MAX_RECORDS_SIZE) -> None:
         """``most``: how many bytes its records may take. A visible one has no records here.
@@ -79,6 +87,7 @@ class _Batch:
         """
         header = read_header(batch)
         self.head = _Head(header)
+        self.is_empty = not (header.records_count or header.is_hidden)
         self.base_offset = header.base_offset
         self.last_offset = header.last_offset if header.is_hidden else header.base_offset - 1
         payload = records_of(batch, header, most_bytes(len(batch), most))
@@ -238,6 +247,19 @@ class HeldRecords:
             if batch is not None:
                 self._remember(batch)
         return None if batch is None else batch.record(offset)
+
+    def is_lost(self, offset: int, *, wait: bool) -> bool:
+        """Whether an empty batch stands for the record at ``offset``, which was damaged.
+
+        Raises BlockingIOError unless ``wait``, OSError, and ApiError as :meth:`Log.read` does.
+        """
+        if not wait:
+            raise BlockingIOError
+        try:
+            batch = self._read_batch(offset)
+        except CorruptBatch:
+            return False
+        return batch is not None and batch.is_empty
 
     def _near_at(self, offset: int) -> tuple[_Head, bytes] | None:
         if self._rewrites == self.log.rewrites:
