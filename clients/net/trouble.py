@@ -75,6 +75,10 @@ class TroubleLog:
             lasted = self._clock() - trouble.since
             _log.info("%s has %s again after %.0f s", self._client_id, subject, lasted)
 
+    def said(self) -> list[str]:
+        """The subjects that are waited for, and were named in the log."""
+        return [subject for subject, trouble in self._troubles.items() if trouble.is_said]
+
     def drop(self, subject: str) -> None:
         """Stop watching ``subject``: it is given up, and the error raised."""
         self._troubles.pop(subject, None)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from qbus.cli.contexts import is_kept, learn
 from qbus.cli.failures import Failure
@@ -11,6 +12,9 @@ from qbus.clients import Admin, ConnectionFailed
 from qbus.clients.net.bootstrap import parse
 from qbus.clients.net.dial import dial
 from qbus.errors import ApiError
+
+if TYPE_CHECKING:
+    from qbus.clients.net.cluster import Cluster
 
 _CONNECT_TIMEOUT_S = 5.0
 
@@ -50,6 +54,12 @@ async def ensure_reachable(target: Target) -> None:
         )
     if is_kept(target.bootstrap):
         await _learn_brokers(target)
+
+
+def check_read(cluster: "Cluster") -> None:
+    """Raise Failure if something could not be read: "nothing came" does not mean "all is done"."""
+    if missing := cluster.troubles.said():
+        raise Failure(f"not everything could be read: still waiting for {', '.join(missing)}")
 
 
 async def _dial_any(addresses: Sequence[tuple[str, int]]) -> list[str]:

@@ -35,7 +35,7 @@ async def redrive_letters(
     There are no more when none came for ``patience_s``. Each is sent without the headers that say
     why it failed, and accepted once it is stored.
     """
-    from qbus.cli.session import REQUEST_TIMEOUT_MS, admin_of, ensure_reachable
+    from qbus.cli.session import REQUEST_TIMEOUT_MS, admin_of, check_read, ensure_reachable
 
     await ensure_reachable(target)
     timeout = REQUEST_TIMEOUT_MS
@@ -79,6 +79,8 @@ async def redrive_letters(
             put_back += 1
             if put_back == count:
                 break
+        else:
+            check_read(letters._cluster)
     return {"topic": topic, "records": put_back, "skipped": skipped}
 
 

@@ -110,12 +110,15 @@ class Work:
         }
 
     async def _work(self, queue: "Queue", count: int | None, idle_s: float | None) -> None:
+        from qbus.cli.session import check_read
+
         while count is None or self._begun < count:
             self._begun += 1
             job = await queue.get(_POLL_S)
             if job is None:
                 self._begun -= 1
                 if idle_s is not None and self._idle_for() >= idle_s:
+                    check_read(queue._consumer._cluster)
                     return
                 continue
             self._running += 1

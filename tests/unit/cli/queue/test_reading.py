@@ -4,12 +4,14 @@ import click
 import pytest
 from rich.console import Console, RenderableType
 
+from qbus.cli.failures import Failure
 from qbus.cli.queue.peeking import OffsetRanges, peek_jobs
 from qbus.cli.queue.redriving import redrive_letters
 from qbus.cli.queue.tables import jobs_table, queues_table
 from qbus.cli.queue.topics import read_queues, topic_of
 from qbus.cli.targets import Target
 from qbus.clients import Admin
+from qbus.errors import ErrorCode
 from qbus.records import build_batch, iter_records
 
 from .fake_queue import FakeQueue, fake_queue
@@ -138,6 +140,14 @@ async def test_some_dead_letters_to_another_queue() -> None:
         assert fake.broker.logs["q", 0].values() == [b"0", b"1"]
         assert fake.group.offsets(1) == [0, 1]
         assert {state.member for state in fake.group.states.values()} == {""}
+
+
+async def test_letters_that_cannot_be_read_are_no_end_of_them() -> None:
+    async with fake_queue({"dead": 1, "q": 1}) as fake:
+        fake.broker.logs["dead", 0].append(letter(b"q", b"1"))
+        fake.broker.refusal = lambda *_: ErrorCode.KAFKA_STORAGE_ERROR  # type: ignore[method-assign]
+        with pytest.raises(Failure, match="still waiting for dead-0"):
+            await redrive_letters(Target(fake.broker.bootstrap), "dead", None, None, "redrive", 2.0)
 
 
 def test_names_that_are_no_queues() -> None:

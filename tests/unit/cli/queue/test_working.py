@@ -11,6 +11,7 @@ import pytest
 from qbus.cli.failures import Failure
 from qbus.cli.queue.working import Work
 from qbus.cli.targets import Target
+from qbus.errors import ErrorCode
 from tests.support.waiting import eventually
 
 from .fake_queue import FakeQueue, fake_queue
@@ -110,6 +111,13 @@ while len(os.listdir(sys.argv[1])) < 3:
 async def test_it_ends_when_there_was_nothing_to_do_for_so_long() -> None:
     async with fake_queue() as fake:
         assert (await work(fake, python("pass"), idle="1s"))["done"] == 0
+
+
+async def test_jobs_that_cannot_be_read_are_no_idleness() -> None:
+    async with fake_queue() as fake:
+        fake.broker.refusal = lambda *_: ErrorCode.KAFKA_STORAGE_ERROR  # type: ignore[method-assign]
+        with pytest.raises(Failure, match="still waiting for q-0"):
+            await work(fake, python("pass"), idle="2s")
 
 
 async def test_a_job_that_went_to_somebody_else_is_counted(
