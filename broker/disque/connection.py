@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, cast
 from ..net.memory_budget import MemoryBudget
 from ..net.peer import ANONYMOUS, Grants, Peer, Principal
 from ..turn_end import begin_turn
+from ..turns import turns_of
 from . import resp
 from .resp import CommandParser, ProtocolError
 
@@ -25,6 +26,8 @@ _log = logging.getLogger(__name__)
 MAX_OPEN_REPLIES: Final = 1024
 MAX_UNSENT_BYTES: Final = 1024 * 1024
 MAX_BEGUN_BYTES: Final = 8 * 1024 * 1024
+MAX_TURN_S: Final = 0.01
+"""After so long, what a client has pipelined goes on in a later tick of the event loop."""
 _MAX_WAITING_BYTES: Final = 1024 * 1024  # received, and not begun
 _READABLE_BYTES: Final = 64 * 1024  # what a budget need not be asked for
 _BYTES_PER_SECOND: Final = 16 * 1024  # what a client sends at least
@@ -201,6 +204,7 @@ class Connection:
         "_charged",
         "_closed",
         "_commands",
+        "_gives_way",
         "_is_barred",
         "_is_beginning",
         "_is_due",
@@ -248,6 +252,7 @@ class Connection:
         self._next: list[bytes] | None = None  # waits until those before it are answered
         self._is_barred = False  # a command is under way that nothing passes
         self._is_full = False  # the client does not read
+        self._gives_way = False  # others have the event loop first
         self._is_limited = False  # until it has said who it is
         self._is_paused = False  # we do not
         self._is_starved = False  # for want of memory
@@ -393,6 +398,7 @@ class Connection:
     def _begin_all(self, output: list[bytes]) -> None:
         """Begin what can be; ``output`` gets the replies that nobody has to wait for."""
         size = 0
+        until = self._loop.time() + MAX_TURN_S
         while not self._is_blocked():
             if self._is_limited and self.client.is_authenticated:
                 self._is_limited = False
@@ -422,6 +428,23 @@ class Connection:
                         size = 0
             else:
                 self._append(reply, sum(map(len, arguments)), concurrent=concurrent)
+            self._give_way_after(until)
+
+    def _give_way_after(self, until: float) -> None:
+        """Let others have the event loop, if it is past a time, and go on in a later tick."""
+        if self._loop.time() > until:
+            self._gives_way = True
+            turns_of(self._loop).call(self._on_turn)
+
+    def _on_turn(self) -> bool:
+        self._gives_way = False
+        turn = begin_turn(self._loop)
+        try:
+            self._go_on()
+        finally:
+            if turn is not None:
+                turn.end()
+        return not self._closed
 
     def _append(self, reply: Awaitable[bytes], size: int, *, concurrent: bool) -> None:
         self._begun_bytes += size
@@ -535,6 +558,7 @@ class Connection:
     def _is_blocked(self) -> bool:
         return (
             self._is_barred
+            or self._gives_way
             or self._is_full
             or self._closed
             or self._muted_until > 0.0

@@ -56,6 +56,8 @@ def need_timeout(text: bytes) -> int:
 
 def need_ids(texts: Sequence[bytes]) -> Sequence[bytes]:
     """Ids, all of them formed as such. Raises CommandError."""
+    if len(texts) > MOST_JOBS:
+        raise CommandError(f"ERR at most {MOST_JOBS} jobs in one command")
     if not all(map(has_form, texts)):
         raise CommandError(BAD_ID)
     return texts

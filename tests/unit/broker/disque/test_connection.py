@@ -5,6 +5,7 @@ import errno
 import socket
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -531,3 +532,19 @@ async def test_a_drain_finishes_what_was_begun(served: Served) -> None:
     host, port = served.listener.address
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, port), 1)
+
+
+@pytest.mark.sources
+async def test_two_pipelines_take_turns(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_TURN_S", -1.0)
+    first, second = await served.connect(), await served.connect()
+    first.send(b"".join(b"ECHO a%d\r\n" % number for number in range(50)))
+    second.send(b"".join(b"ECHO b%d\r\n" % number for number in range(50)))
+    for number in range(50):
+        assert await first.text() == b"a%d" % number
+        assert await second.text() == b"b%d" % number
+    begun = served.commands.begun
+    changes = sum(one[:1] != other[:1] for one, other in pairwise(begun))
+    assert changes > 50
+    first.send(b"ECHO again\r\n")
+    assert await first.text() == b"again"

@@ -443,6 +443,11 @@ class TestWaiting:
         assert await jobs.ask(f"GETJOB NOHANG FROM {names[:3000]}") is None
         assert jobs.service.known_queues() == []
 
+    @pytest.mark.parametrize("command", ["ACKJOB", "FASTACK", "DELJOB", "NACK", "ENQUEUE"])
+    async def test_one_command_names_not_too_many_jobs(self, jobs: Jobs, command: str) -> None:
+        ids = " ".join(["D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a1"] * 10_001)
+        assert str(await jobs.ask(f"{command} {ids}")).startswith("ERR at most 10000 jobs")
+
     async def test_what_came_from_another_node_too_late_is_for_the_next(self, jobs: Jobs) -> None:
         queue = jobs.service.need_queue(b"q")
         came = Job(b"q", "D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a0", b"late")
