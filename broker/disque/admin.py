@@ -24,6 +24,7 @@ from .service import DisqueService
 
 _NOT_ALLOWED: Final = "ERR {} is not allowed here: disque.admin.enable is false"
 _HIDDEN: Final = "********"
+_LONGEST_PATTERN: Final = 128
 LONGEST_PAUSE_MS: Final = 60_000
 """Any client may pause all of them, but not for good."""
 
@@ -350,6 +351,8 @@ class AdminCommands:
         }
 
     def _get_config(self, pattern: bytes) -> Reply:
+        if len(pattern) > _LONGEST_PATTERN:  # a megabyte of it takes a minute to compile
+            raise CommandError(f"ERR a pattern has at most {_LONGEST_PATTERN} bytes")
         wanted = pattern.decode("utf-8", "replace")
         pairs: list[Value] = []
         for name, value in self._settings().items():

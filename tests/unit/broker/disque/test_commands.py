@@ -614,6 +614,12 @@ class TestConnections:
         assert await jobs.ask('AUTH "\\xff\\x00"') == "OK"
         assert await jobs.ask("CONFIG GET requirepass") == ["requirepass", "********"]
 
+    async def test_a_long_pattern_is_refused_before_it_is_compiled(self, jobs: Jobs) -> None:
+        """Python takes ten seconds to compile a megabyte of them."""
+        assert await jobs.ask("CONFIG GET " + "[d]*" * 32) == []
+        refused = str(await jobs.ask("CONFIG GET " + "?" * 129))
+        assert refused == "ERR a pattern has at most 128 bytes"
+
     @pytest.mark.parametrize("line", ["SHUTDOWN", "DEBUG FLUSHALL", "DEBUG SLEEP 0"])
     async def test_what_does_harm_is_not_for_everybody(self, jobs: Jobs, line: str) -> None:
         assert "disque.admin.enable is false" in str(await jobs.ask(line))

@@ -5,6 +5,7 @@ from inspect import isawaitable
 from types import SimpleNamespace
 from typing import Any
 
+from qbus.broker.authorization import AccessControl
 from qbus.broker.consumer_group import ConsumerGroups
 from qbus.broker.group import GroupCoordinator, Offset
 from qbus.broker.kafka.context import RequestContext
@@ -52,6 +53,7 @@ class _Shell(Shell):
 
 class GroupBroker:
     def __init__(self, **config: object) -> None:
+        self.access: AccessControl | None = None
         self.transactions = FakeTransactions()
         self.shell = _Shell(node_id=NODE.id, **config)
         self.metadata = self.shell.metadata
@@ -74,7 +76,7 @@ class GroupBroker:
         received = decode(api.request, version, b"".join(encode(request, version)))
         handler = import_module(f"qbus.broker.kafka.handlers.{api.key.name.lower()}")
         peer = Peer(1, "10.0.0.1", ListenerInfo.plaintext("10.0.0.9", 9092))
-        context = RequestContext(api.key, version, "client", peer)
+        context = RequestContext(api.key, version, "client", peer, self.access)
         response = handler.handle(self._broker(), context, received)
         if isawaitable(response):
             response = await response

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from qbus.broker.authorization import AccessControl, AclAuthorizer
 from qbus.consumer_protocol import Subscription, encode_subscription
 from qbus.errors import ApiError, ErrorCode, WireError
+from qbus.security.acls import AclIndex
 from qbus.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from qbus.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -82,6 +84,16 @@ async def test_expressions_are_understood_from_version_1_on(broker: GroupBroker)
     refused = await beat(broker, 1, "n", subscribed_topic_regex="(")
     assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert "missing )" in refused.error_message
+
+
+async def test_no_expression_of_a_client_without_rights_is_compiled(
+    broker: GroupBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qbus.broker.consumer_group.patterns.find_matching", pytest.fail)
+    broker.access = AccessControl(AclAuthorizer(AclIndex()))
+    with pytest.raises(ApiError) as refused:
+        await beat(broker, 1, subscribed_topic_names=None, subscribed_topic_regex="t.*")
+    assert refused.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,13 @@
 """ListTransactions at every version: filters by state, producer, age and name."""
 
+from collections.abc import Collection
 from typing import Any
 
+import pytest
+
+from qbus.broker.kafka.handlers import list_transactions
 from qbus.errors import ErrorCode
+from qbus.security.acls import Entry, Operation, Pattern, Permission, ResourceType
 from qbus.wire import ApiKey
 from qbus.wire.messages.list_transactions import ListTransactionsRequest
 
@@ -64,3 +69,25 @@ async def test_a_pattern_that_is_none_is_refused(transactions: TransactionBroker
     request = ListTransactionsRequest(transactional_id_pattern="(")
     response = await transactions.ask(ApiKey.LIST_TRANSACTIONS, 2, request)
     assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+async def test_a_pattern_is_compared_only_with_what_the_client_may_describe(
+    transactions: TransactionBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may describe nothing has nothing compiled, and learns nothing of the pattern."""
+    compared: list[tuple[str, list[str]]] = []
+
+    async def find(pattern: str, names: Collection[str]) -> frozenset[str]:
+        compared.append((pattern, sorted(names)))
+        return frozenset(names)
+
+    monkeypatch.setattr(list_transactions, "find_matching", find)
+    await transactions.init()
+    await transactions.init(transactional_id="other")
+    rules = transactions.restrict()
+    assert await listed(transactions, 2, transactional_id_pattern="(") == set()
+    assert not compared
+    entry = Entry("User:*", "*", Operation.DESCRIBE, Permission.ALLOW)
+    rules.put(Pattern(ResourceType.TRANSACTIONAL_ID, "other"), [entry])
+    assert await listed(transactions, 2, transactional_id_pattern=".*") == {"other"}
+    assert compared == [(".*", ["other"])]

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from qbus.broker.authorization import AccessControl, AclAuthorizer
 from qbus.broker.broker import Broker
 from qbus.broker.controller import NewTopic
 from qbus.broker.kafka.dispatch import Dispatcher
@@ -15,6 +16,7 @@ from qbus.broker.transaction import State
 from qbus.clock import SystemClock
 from qbus.config import BrokerConfig, ListenerInfo
 from qbus.errors import ErrorCode
+from qbus.security.acls import AclIndex
 from qbus.wire import API, ApiKey, Struct, decode_response, encode_request
 from qbus.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -52,6 +54,12 @@ class TransactionBroker:
             await broker.transactions.coordinator(TX)
             await eventually(lambda: bool(list(broker.transactions.log.shards())))
             yield made
+
+    def restrict(self) -> AclIndex:
+        """Have access rules, of which there are none yet."""
+        rules = AclIndex()
+        self._dispatcher = Dispatcher(self.broker, AccessControl(AclAuthorizer(rules)))
+        return rules
 
     async def ask(self, key: ApiKey, version: int, request: Struct) -> Any:
         """The response as its client decodes it."""
