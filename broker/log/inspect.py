@@ -20,8 +20,13 @@ from .epochs import EpochStart
 from .file_cache import FileCache
 from .files import File, Files, OsFiles, read_file
 from .indexes import ControlIndex, OffsetIndex, TimeIndex
+from .manifest import Manifest, SegmentFiles, decode_manifest
 from .names import (
+    CONTROL_INDEX_SUFFIX,
     LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     TopicPartition,
     numbered,
     parse_numbered,
@@ -327,6 +332,32 @@ def _aborting_markers(log_path: str, files: Files) -> Iterator[tuple[int, int]]:
 def inspect_snapshot(path: str, files: Files | None = None) -> list[SnapshotEntry]:
     """Every entry of a ``.snapshot``. Raises OSError, BadSnapshot."""
     return decode_snapshot(read_file(files or OsFiles(), path))
+
+
+def inspect_manifest(path: str, files: Files | None = None) -> Manifest:
+    """The content of a ``log-manifest``. Raises OSError, BadManifest."""
+    where = PurePath(path)
+    return decode_manifest(read_file(files or OsFiles(), path), where.parent.name)
+
+
+def check_listed(path: str, listed: SegmentFiles, files: Files | None = None) -> list[Problem]:
+    """Which files of a segment are shorter than the ``log-manifest`` beside them says."""
+    files = files or OsFiles()
+    problems: list[Problem] = []
+    for suffix, size in (
+        (LOG_SUFFIX, listed.log_size),
+        (OFFSET_INDEX_SUFFIX, listed.offsets_size),
+        (TIME_INDEX_SUFFIX, listed.times_size),
+        (CONTROL_INDEX_SUFFIX, listed.controls_size),
+        (TRANSACTION_INDEX_SUFFIX, listed.aborted_size),
+    ):
+        name = numbered(listed.base_offset, suffix)
+        beside = str(PurePath(path).with_name(name))
+        found = files.size(beside) if files.exists(beside) else 0
+        if found < size:
+            message = f"{name} has {found} bytes instead of {size}"
+            problems.append(Problem(ProblemKind.MISMATCH, message))
+    return problems
 
 
 def inspect_epochs(path: str, files: Files | None = None) -> list[EpochStart]:

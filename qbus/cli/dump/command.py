@@ -39,11 +39,12 @@ def dump_log(
     """Show the contents of each FILE of a log, and its problems.
 
     FILE is a segment (.log), an index (.index, .timeindex, .controlindex), a snapshot of producers
-    (.snapshot) or of what is held back (.control), a checkpoint, or a directory, which means all of
-    its files: of one partition, or a broker's data directory with those of all its partitions. The
-    command only reads and does not disturb a running broker. The exit code is 1 if there are
-    problems. --gaps is for mirrors, which have the gaps of their sources; logs that their broker
-    compacted need it only apart from its data directory. --json prints one object per line.
+    (.snapshot) or of what is held back (.control), a log-manifest, a checkpoint, or a directory,
+    which means all of its files: of one partition, or a broker's data directory with those of all
+    its partitions. The command only reads and does not disturb a running broker. The exit code is 1
+    if there are problems. --gaps is for mirrors, which have the gaps of their sources; logs that
+    their broker compacted need it only apart from its data directory. --json prints one object per
+    line.
     """
     from qbus.cli.dump.entries import expand, read_entries
     from qbus.cli.output import note

@@ -15,6 +15,7 @@ from qbus.broker.log.checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
 )
+from qbus.broker.log.manifest import MANIFEST
 from qbus.broker.partition_fold import PartitionFold
 from qbus.broker.queues.fold import QueueFold
 from qbus.cli.consume.record_format import record_fields
@@ -289,6 +290,22 @@ def _epochs(path: Path) -> Iterator[Entry]:
         }
 
 
+def _manifest(path: Path) -> Iterator[Entry]:
+    found = inspect.inspect_manifest(str(path.absolute()))
+    yield {
+        "type": "manifest",
+        "topic_id": topic_id(UUID(bytes=found.topic_id)),
+        "log_start_offset": found.log_start_offset,
+        "recovery_point": found.recovery_point,
+        "snapshots": sorted(found.snapshots),
+        "control_snapshots": sorted(found.control_snapshots),
+        "problems": [],
+    }
+    for segment in found.segments:
+        problems = inspect.check_listed(str(path), segment)
+        yield {"type": "segment", **segment._asdict(), "problems": _problems(problems)}
+
+
 def _checkpoint(path: Path) -> Iterator[Entry]:
     for (topic, partition), offset in sorted(inspect.inspect_offsets(str(path)).items()):
         yield {
@@ -318,6 +335,7 @@ _READERS: dict[str, Callable[[Path], Iterator[Entry]]] = {
     ".snapshot": _snapshot,
     ".control": _control_snapshot,
     LEADER_EPOCHS: _epochs,
+    MANIFEST: _manifest,
     RECOVERY_POINTS: _checkpoint,
     LOG_STARTS: _checkpoint,
     CLEANER_OFFSETS: _checkpoint,

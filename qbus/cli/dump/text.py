@@ -22,6 +22,8 @@ _PLURALS = {
     "epoch": ("epoch", "epochs"),
     "checkpoint": ("partition", "partitions"),
     "topic": ("topic", "topics"),
+    "manifest": ("manifest", "manifests"),
+    "segment": ("segment", "segments"),
 }
 
 
@@ -182,6 +184,15 @@ _LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"producer {e['producer_id']} epoch {e['producer_epoch']}"
         f" sequences {e['first_sequence']}-{e['last_sequence']}"
         f" last offset {e['last_offset']} {format_moment(e['timestamp'])}"
+    ),
+    "manifest": lambda e: (
+        f"topic {e['topic_id']} from offset {e['log_start_offset']},"
+        f" recovery point {e['recovery_point']},"
+        f" {len(e['snapshots'])} + {len(e['control_snapshots'])} snapshots"
+    ),
+    "segment": lambda e: (
+        f"segment {e['base_offset']}: {e['log_size']} bytes, indexes of {e['offsets_size']},"
+        f" {e['times_size']}, {e['controls_size']} and {e['aborted_size']} bytes"
     ),
     "epoch": lambda e: f"leader epoch {e['leader_epoch']} from offset {e['start_offset']}",
     "checkpoint": lambda e: f"{e['topic']}-{e['partition']} offset {e['offset']}",

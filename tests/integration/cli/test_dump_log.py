@@ -93,6 +93,21 @@ def test_checkpoints_of_the_data_directory(qbus: Qbus, written: Path) -> None:
     assert ("t", 0, 2003) in [(e["topic"], e["partition"], e["offset"]) for e in found]
 
 
+def test_the_manifest(qbus: Qbus, partition: Path) -> None:
+    manifest, segment = entries(qbus, str(partition / "log-manifest"))
+    (topic,) = entries(qbus, str(partition / "partition.metadata"))
+    assert (manifest["topic_id"], manifest["recovery_point"]) == (topic["topic_id"], 2003)
+    assert segment["log_size"] == (partition / SEGMENT).stat().st_size
+    assert "recovery point 2003" in qbus("dump-log", str(partition / "log-manifest")).decode()
+
+
+def test_a_file_that_is_shorter_than_the_manifest_says(qbus: Qbus, partition: Path) -> None:
+    (partition / SEGMENT.replace(".log", ".timeindex")).write_bytes(b"")
+    found = entries(qbus, str(partition / "log-manifest"), "--problems", code=1)
+    (problem,) = [problem for entry in found for problem in entry["problems"]]
+    assert "has 0 bytes instead of" in problem["message"]
+
+
 def test_lines_for_people(qbus: Qbus, partition: Path) -> None:
     text = qbus("dump-log", str(partition / SEGMENT), "--records").decode()
     assert text.startswith(str(partition / SEGMENT))
