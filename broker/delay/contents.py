@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from qbus.delay import Order, more_than, read_order
 from qbus.errors import OversizedBatch
-from qbus.records import BatchHeader, Buffer, ConsumerRecord
+from qbus.records import BatchHeader, Buffer, Compression, ConsumerRecord
 from qbus.records.bounds import MAX_RECORDS_SIZE, most_bytes
 from qbus.records.compression import peek
 from qbus.records.decode import records_of
@@ -28,12 +28,13 @@ MAX_HEADERS: Final = 200_000
 
 _NAMED: Final = b"qbus-"  # which every header that matters begins with
 _LOOKED_AT: Final = 1 << 20  # bytes that the event loop looks through at once: about a millisecond
+_GUNZIPPED: Final = 256 << 10  # of gzip, which takes many times longer
 _ALWAYS_LOOKED_AT: Final = 64 << 10
 _USUAL_RATIO: Final = 16
 _DECODED: Final = 64 << 10  # bytes of records that the event loop decodes at once
 _DECODING: Final = 16  # times as long as looking through them
 _SLICE: Final = 64 << 10  # bytes that a thread decodes before others run
-_PER_REQUEST: Final = 16 << 20
+_PER_REQUEST: Final = 8 << 20
 
 
 class LoopBudget:
@@ -86,9 +87,10 @@ def may_order(batch: Buffer, header: BatchHeader) -> bool:
 def _bytes_to_look_at(batch: Buffer) -> int:
     """How many bytes of records the event loop looks through of a batch, at most."""
     size = len(batch)
-    if size > ATTRIBUTES_AT and batch[ATTRIBUTES_AT] & CODEC_BITS:
+    codec = batch[ATTRIBUTES_AT] & CODEC_BITS if size > ATTRIBUTES_AT else 0
+    if codec:
         size = max(_ALWAYS_LOOKED_AT, _USUAL_RATIO * size)
-    return min(size, _LOOKED_AT)
+    return min(size, _GUNZIPPED if codec == Compression.GZIP else _LOOKED_AT)
 
 
 def look(
