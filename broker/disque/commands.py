@@ -189,6 +189,7 @@ class JobCommands:
             if service.nodes.is_leaving and not call.is_local:
                 reason = "I'm leaving the cluster"
                 raise CommandError(errors.NO_REPLICAS_HERE.format(reason))
+            service.need_some_served([queue])
             left_s = end - self._loop.time()
             if left_s <= 0:
                 raise CommandError(errors.NO_REPLICAS_IN_TIME)
@@ -568,7 +569,10 @@ class JobCommands:
     def qlen(self, call: Call) -> Reply:
         """``QLEN queue``: how many jobs wait to be given out by this node."""
         queue = self._service.find_queue(call.arguments[1])
-        return resp.integer(0 if queue is None else queue.length)
+        if queue is None:
+            return resp.integer(0)
+        self._service.need_served(queue)
+        return resp.integer(queue.length)
 
     def qpeek(self, call: Call) -> Reply:
         """``QPEEK queue count``: the oldest jobs, or with a negative count the newest."""
@@ -576,6 +580,7 @@ class JobCommands:
         queue = self._service.find_queue(call.arguments[1])
         if queue is None or not count:
             return resp.EMPTY_ARRAY
+        self._service.need_served(queue)
         return self._encoded(self._looker.peek(queue, count))
 
     def qstat(self, call: Call) -> Reply:
@@ -583,6 +588,7 @@ class JobCommands:
         queue = self._service.find_queue(call.arguments[1])
         if queue is None:
             return resp.NULL_ARRAY
+        self._service.need_served(queue)
         now = self._loop.time()
         sources = [node.name for node in self._service.others_with(queue)] if queue.blocked else []
         return resp.encode(

@@ -32,6 +32,7 @@ IS_PAUSED = "PAUSED Queue paused in input, try later"
 IS_LEAVING = "LEAVING This node is leaving the cluster, please connect to a different one"
 NO_ROOM = "OOM command not allowed when used memory > 'maxmemory'."
 NOT_STORED = "MISCONF Errors writing to the log: {}"
+NOT_SERVED = "MISCONF Partition {} of the queue cannot be used: its data directory or log failed"
 NEEDS_PASSWORD = "NOAUTH Authentication required."  # noqa: S105 - a reply
 WRONG_PASSWORD = "ERR invalid password"  # noqa: S105 - a reply
 WRONG_PAIR = "WRONGPASS invalid username-password pair or user is disabled."

@@ -118,6 +118,11 @@ class GetCommand:
     def _hang(self, call: Call, options: GetOptions, reply: PendingReply, timeout_ms: int) -> None:
         """Wait until there is a job, if the client wants that; for so long, 0: for ever."""
         service = self._service
+        try:
+            service.need_some_served(self._queues_of(options))
+        except CommandError as error:
+            reply.answer(resp.error(str(error)))
+            return
         if options.is_nohang or service.is_draining:
             reply.answer(resp.NULL_ARRAY)
         elif service.nodes.is_leaving and not call.is_local:

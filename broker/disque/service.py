@@ -23,6 +23,7 @@ from ..metadata.image import (
 )
 from ..partition.events import PartitionListener
 from ..partition.partition import Partition
+from . import errors
 from .adding import Adder
 from .authentication import Authentication
 from .authorization import Guard
@@ -223,9 +224,45 @@ class DisqueService(PartitionListener[Partition]):
         if creating is None:
             creating = asyncio.ensure_future(self._create(queue, replicas))
             self._creating[queue.topic] = creating
-            creating.add_done_callback(lambda _: self._creating.pop(queue.topic, None))
+            creating.add_done_callback(partial(self._on_created, queue.topic))
         await asyncio.shield(creating)
         return is_first
+
+    def _on_created(self, topic: str, creating: asyncio.Future[None]) -> None:
+        self._creating.pop(topic, None)
+        if not creating.cancelled():
+            creating.exception()  # those who wait have it, if they are still there
+
+    def need_served(self, queue: JobQueue) -> None:
+        """Raise CommandError MISCONF if a partition of the queue that is led here cannot be used.
+
+        What is in it is not known then: an answer without it would look complete.
+        """
+        if (lost := self._lost(queue)) is not None:
+            raise CommandError(errors.NOT_SERVED.format(lost))
+
+    def need_some_served(self, queues: Sequence[JobQueue]) -> None:
+        """Raise CommandError MISCONF if no partition of ``queues`` can be used, here or elsewhere.
+
+        Only if one of them could not be: a queue without a topic is none of these.
+        """
+        lost = [found for queue in queues if (found := self._lost(queue)) is not None]
+        if len(lost) == len(queues) > 0 and not any(map(self._is_served, queues)):
+            raise CommandError(errors.NOT_SERVED.format(lost[0]))
+
+    def _is_served(self, queue: JobQueue) -> bool:
+        here = any(not part.partition.error for part in queue.parts)
+        return here or bool(self.others_with(queue))
+
+    def _lost(self, queue: JobQueue) -> int | None:
+        """The first partition of a queue that this node leads and cannot use."""
+        topic, me = self.topic(queue), self.metadata.brokers.get(self.config.node_id)
+        if topic is None or me is None or not me.offline:
+            return None
+        for index, info in enumerate(topic.partitions):
+            if info.leader == me.id and (topic.name, index) in me.offline:
+                return index
+        return None
 
     async def _create(self, queue: JobQueue, replicas: int) -> None:
         config: dict[str, str | None] = {"qbus.delay.enable": "true"}
@@ -243,6 +280,7 @@ class DisqueService(PartitionListener[Partition]):
             topic = self.topic(queue)
             if queue.parts or (topic is not None and self._leaders(topic)):
                 return
+            self.need_served(queue)
             await self.wait_for_change(end - self._loop.time())
         raise CommandError("ERR the queue has no leader yet, try again")
 

@@ -6,6 +6,7 @@ The replies to good and bad input are in tests/compat/disque: the same for Disqu
 import asyncio
 import gc
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -154,6 +155,55 @@ class TestAcknowledging:
 
 def refuse(*_: object) -> None:
     raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few")
+
+
+class TestQueuesThatCannotBeUsed:
+    """Nothing that is there looks empty."""
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "QLEN q",
+            "QSTAT q",
+            "QPEEK q 1",
+            "ADDJOB q body 60000",
+            "GETJOB NOHANG FROM q",
+            "GETJOB TIMEOUT 60000 FROM q",
+        ],
+    )
+    async def test_a_partition_whose_directory_failed_is_named(self, jobs: Jobs, line: str) -> None:
+        await jobs.add("q")
+        lose(jobs, "q")
+        reply = await asyncio.wait_for(jobs.ask(line), 5)
+        assert str(reply).startswith("MISCONF Partition 0 of the queue cannot be used")
+
+    async def test_a_new_queue_that_no_disk_takes_is_refused_at_once(
+        self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: object, **__: object) -> None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory can be used")
+
+        monkeypatch.setattr(jobs.plane.logs, "create", fail)
+        lose(jobs, "new")
+        reply = await asyncio.wait_for(jobs.ask("ADDJOB new body 60000"), 5)
+        assert str(reply).startswith("MISCONF Partition 0 of the queue cannot be used")
+
+    async def test_queues_beside_it_go_on(self, jobs: Jobs) -> None:
+        await jobs.add("q")
+        await jobs.add("other")
+        lose(jobs, "q")
+        assert await jobs.ask("QLEN other") == 1
+        assert len(await jobs.ask("GETJOB NOHANG FROM q other")) == 1
+
+
+def lose(jobs: Jobs, *topics: str) -> None:
+    """Have the directory of the partitions failed, as the broker has announced."""
+    for topic in topics:
+        partition = jobs.plane.replicas.get_partition(topic, 0)
+        if partition is not None:
+            partition.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
+    brokers = jobs.plane.metadata.brokers
+    brokers[NODE] = replace(brokers[NODE], offline=frozenset((topic, 0) for topic in topics))
 
 
 class TestAdding:
