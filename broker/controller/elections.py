@@ -60,6 +60,13 @@ class View(NamedTuple):
     full: Collection[int] = ()
     machines: Mapping[int, str] = NO_MACHINES
 
+    def without(self, brokers: Collection[int]) -> "View":
+        """Return the view of a partition that ``brokers`` cannot use their replicas of."""
+        return self._replace(
+            live={broker for broker in self.live if broker not in brokers},
+            electable={broker for broker in self.electable if broker not in brokers},
+        )
+
     def preference(self, replicas: Sequence[int]) -> list[int]:
         """Sort ``replicas`` by preference for leadership."""
         return sorted(replicas, key=lambda replica: replica in self.full)

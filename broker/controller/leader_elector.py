@@ -94,7 +94,10 @@ class LeaderElector:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}"
             )
         partition = topic.partitions[index]
-        view = current_view(self._metadata)
+        brokers = self._metadata.brokers.values()
+        view = current_view(self._metadata).without(
+            {broker.id for broker in brokers if key in broker.offline}
+        )
         state = elected_state(partition, kind, view, view.rules(topic))
         return StateChange(topic, index, state, partition.version)
 

@@ -68,6 +68,25 @@ async def test_each_partition_is_answered_for_itself(plane: MetadataPlane, versi
     assert plane.metadata.topics["t"].partitions[0].leader_epoch == 4
 
 
+@pytest.mark.parametrize("kind", [0, 1])
+async def test_a_replica_that_its_broker_cannot_use_is_no_leader(tmp_path: Path, kind: int) -> None:
+    lost = BrokerInfo(2, "b2", 9092, offline=frozenset({("t", 0), ("u", 0)}))
+    async with metadata_plane(tmp_path, others=(lost,)) as plane:
+        await plane.controller.create_topics(
+            [NewTopic("t", assignment={0: [2]}), NewTopic("u", assignment={0: [1, 2]})]
+        )
+        wanted = [TopicPartitions(topic=name, partitions=[0]) for name in ("t", "u")]
+        request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted)
+        preferred, eligible = (
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        )
+        assert results(await ask(plane, 2, request)) == {
+            ("t", 0): eligible if kind else preferred,
+            ("u", 0): ErrorCode.ELECTION_NOT_NEEDED,
+        }
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_of_the_whole_cluster_only_what_was_due_is_answered(
     plane: MetadataPlane, version: int
