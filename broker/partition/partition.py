@@ -720,7 +720,7 @@ class Partition:
 
     def _catch_up_with_log(self) -> None:
         """Bring the high watermark, and what is stable, to where durability wants them."""
-        if self._stable.is_behind:
+        if self._stable.is_behind and self.log.is_usable:
             self._stable.flush()
         self.advance()
 

@@ -294,11 +294,15 @@ def _stored(header: BatchHeader, raw: bytes, *, wait: bool) -> StoredBatch:
 
 
 class Stretch(NamedTuple):
-    """The offsets from ``first`` to ``last``: those of a batch, or without records (None)."""
+    """The offsets from ``first`` to ``last``: those of a batch, or without records (None).
+
+    Of damaged batches there may be records, which cannot be read.
+    """
 
     first: int
     last: int
     batch: StoredBatch | None
+    is_damaged: bool = False
 
 
 class BatchCache:
@@ -418,6 +422,14 @@ class LogBatches:
             elif records.needs_verification or not records.is_cached():
                 raise BlockingIOError
             return list(_stretches(records.read(wait=wait), offset, wait=wait))
+
+    def damaged_at(self, offset: int) -> list[Stretch]:
+        """The damaged batches that ``offset`` is in, if it is in some. Does no IO."""
+        return [
+            Stretch(max(one.first_offset, self.log.log_start_offset), one.last_offset, None, True)
+            for one in self.log.damage
+            if one.first_offset <= offset <= one.last_offset
+        ]
 
     def keep(self, found: list[Stretch]) -> None:
         """Remember what was read: the first of it, which somebody waits for, in any case."""

@@ -168,6 +168,9 @@ class RecordSource:
             stretch = self.stretch_at(state.next_fresh, is_fresh=True)
             if stretch is None or stretch.last >= end:
                 return None
+            if stretch.is_damaged:
+                state.pass_to(stretch.last + 1)
+                continue
             if stretch.batch is None or self._is_aborted(stretch.batch):
                 state.pass_void(state.next_fresh, stretch.last)
                 continue
@@ -203,11 +206,30 @@ class RecordSource:
             if batches.at(offset) is not None:
                 return
             if missing.is_fresh:
-                limit = self._end
-                found = await asyncio.to_thread(batches.load, offset, limit, wait=True)
+                found = await self._load_fresh(offset)
             else:
                 found = await asyncio.to_thread(batches.load_batch, offset, wait=True)
             batches.keep(found)
+
+    async def _load_fresh(self, offset: int) -> list[Stretch]:
+        """Read what is at ``offset``; damaged batches are passed over if no replica can mend them.
+
+        Raises ApiError, OSError.
+        """
+        batches = self._batches
+        try:
+            return await asyncio.to_thread(batches.load, offset, self._end, wait=True)
+        except CorruptBatch:
+            damaged = batches.damaged_at(offset)
+            if self._partition.replica_count > 1 or not damaged:
+                raise
+        _log.error(
+            "%s: records from offset %d to %d are damaged: they are neither given out nor given up",
+            self._name,
+            offset,
+            damaged[0].last,
+        )
+        return damaged
 
     def takes_all(self, batch: StoredBatch) -> bool:
         """Whether all of a batch's records are wanted, whatever they are."""

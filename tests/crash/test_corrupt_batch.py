@@ -4,6 +4,7 @@ Small batches with good ones behind the bad one, above the recovery point: no ch
 before the kill.
 """
 
+import asyncio
 import json
 import os
 import subprocess
@@ -11,12 +12,14 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from qbus.clients import ShareConsumer
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import free_port
 
@@ -249,3 +252,27 @@ def test_delayed_records_around_a_bad_batch_are_delivered(
             assert done.returncode == 0, done.stderr
             found = sorted(lines(done))
         assert found == expected
+
+
+async def taken(bootstrap: str, until: int, timeout: float) -> list[bytes]:
+    """The values that a share group is given, until it has so many or the time is up."""
+    found: list[bytes] = []
+    async with ShareConsumer(bootstrap, "g", ["jobs"]) as consumer:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while len(found) < until:
+                    found += [one.value or b"" for one in await consumer.poll(0.5)]
+    return found
+
+
+def test_a_share_group_is_given_what_is_around_a_bad_batch(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        create_topic(broker.bootstrap, "jobs", 1)
+        assert asyncio.run(taken(broker.bootstrap, 1, 2.0)) == [], "the group begins here"
+        fill(broker.bootstrap, "jobs")
+        broker.kill()
+        spoil(tmp_path / "jobs-0" / f"{0:020d}.log", 4)  # the group's own batch is the first one
+        broker.start()
+        found = asyncio.run(taken(broker.bootstrap, _COUNT - 1, 15.0))
+        assert found == [value(number) for number in range(_COUNT) if number != 3]
+        assert "they are neither given out nor given up" in broker.log_text()
