@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 MAX_LENGTH: Final = 4096  # characters
 MAX_REPETITIONS: Final = 500  # the sum of the counts of an expression
-MAX_UNICODE_CLASSES: Final = 32
+MAX_UNICODE_CLASSES: Final = 16
 _COMPILING_BYTES: Final = 48 * 1024
 _MATCHING_BYTES: Final = 1024 * 1024
 

@@ -211,6 +211,8 @@ async def test_many_orders_at_once_share_batches(
     assert answers == [True] * 40
     left = (await pending(bootstrap, delaying)).keys()
     assert left == {str(number) for number in range(40, 60)}
+    answers = await asyncio.gather(*(called(one.cancel) for one in deliveries[30:]))
+    assert answers == [False] * 10 + [True] * 20, "late ones among others in one batch"
 
 
 async def test_a_topic_that_holds_nothing_back_is_named(
