@@ -80,6 +80,7 @@ _CLASSIC_OFFSET_TOPICS: Final = (
 )
 _UNNAMED: Final[tuple[str, ...]] = ("",)  # every element is handled, whatever else there is
 _FEW: Final = 20
+_GROUPS: Final = 10_000  # the store may be asked for each
 
 _CUTS: Final[dict[int, tuple[Cut, ...]]] = {
     ApiKey.LIST_OFFSETS: (_by_topic("name", "partition_index"),),
@@ -104,7 +105,7 @@ _CUTS: Final[dict[int, tuple[Cut, ...]]] = {
     ApiKey.LEAVE_GROUP: (
         _flat("members", ("member_id", "group_instance_id"), "members", versions=range(3, 100)),
     ),
-    ApiKey.DESCRIBE_GROUPS: (_flat("groups", None, "groups"),),
+    ApiKey.DESCRIBE_GROUPS: (_flat("groups", None, "groups", most=_GROUPS),),
     ApiKey.CREATE_TOPICS: (_flat("topics", ("name",), "topics"),),
     ApiKey.DELETE_TOPICS: (
         _flat("topic_names", None, "responses", versions=range(6)),
@@ -158,7 +159,7 @@ _CUTS: Final[dict[int, tuple[Cut, ...]]] = {
         ),
     ),
     ApiKey.CREATE_PARTITIONS: (_flat("topics", ("name",), "results"),),
-    ApiKey.DELETE_GROUPS: (_flat("groups_names", None, "results", size=PIECE // 4),),
+    ApiKey.DELETE_GROUPS: (_flat("groups_names", None, "results", size=PIECE // 4, most=_GROUPS),),
     ApiKey.ELECT_LEADERS: (
         Cut(
             (
@@ -185,8 +186,8 @@ _CUTS: Final[dict[int, tuple[Cut, ...]]] = {
     ApiKey.UPDATE_FEATURES: (_flat("feature_updates", ("feature",), "results"),),
     ApiKey.DESCRIBE_PRODUCERS: (_by_topic("name", None, size=_FEW),),
     ApiKey.DESCRIBE_TRANSACTIONS: (_flat("transactional_ids", None, "transaction_states"),),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: (_flat("group_ids", None, "groups"),),
-    ApiKey.SHARE_GROUP_DESCRIBE: (_flat("group_ids", None, "groups"),),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (_flat("group_ids", None, "groups", most=_GROUPS),),
+    ApiKey.SHARE_GROUP_DESCRIBE: (_flat("group_ids", None, "groups", most=_GROUPS),),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (
         Cut(
             (

@@ -1,0 +1,142 @@
+"""The worst request of each API, of 1 MB: how long the event loop stands still, and what it costs.
+
+What is counted is work, not time: calls of functions, Python's and C's, between two ticks of the
+loop. 100 ms are at least 300,000 of them. The suite sends a part of each request, of some thousand
+elements, which is enough to tell a loop that pauses from one that does not; at night whole ones are
+sent, and their memory is measured.
+"""
+
+import asyncio
+import sys
+import time
+import tracemalloc
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final, Self
+
+import pytest
+
+from qbus.broker.kafka.dispatch import Dispatcher
+from qbus.broker.net.connection import CloseConnection
+from qbus.broker.net.peer import Peer
+from qbus.errors import WireError
+from qbus.wire import API
+from tests.support.worst_requests import SIZE, TABLE, TOPIC, worst_requests
+from tests.unit.broker.kafka.handlers.transaction_broker import HERE, TransactionBroker
+
+pytestmark = [pytest.mark.security, pytest.mark.sources]
+
+MOST_CALLS: Final = 50_000
+_PLANNED_AT_ONCE: Final = 300_000
+"""Of a topic of 10,000 partitions, the most that one request makes, each with its assignment."""
+_PART: Final = 50
+
+
+class Meter:
+    """Counts the calls between two ticks of the event loop."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._calls = 0
+        self._watching: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._watching = asyncio.create_task(self._watch())
+        await asyncio.sleep(0)
+        sys.setprofile(self._count)
+        self.most = self._calls = 0
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.sleep(0)
+        sys.setprofile(None)
+        assert self._watching is not None
+        self._watching.cancel()
+
+    def _count(self, _frame: Any, event: str, _arg: Any) -> None:
+        if event in {"call", "c_call"}:
+            self._calls += 1
+
+    async def _watch(self) -> None:
+        while True:
+            self.most = max(self.most, self._calls)
+            self._calls = 0
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[TransactionBroker]:
+    async with TransactionBroker.running(tmp_path) as running:
+        yield running
+
+
+async def ask(dispatcher: Dispatcher, frame: bytes) -> int:
+    """Have a request answered; the answer's size, 0 where there is none."""
+    try:
+        reply = dispatcher(Peer(1, "127.0.0.1", HERE), memoryview(bytearray(frame)))
+        if reply is not None and not isinstance(reply, list):
+            answered = asyncio.Event()
+            reply.on_done(answered.set)
+            await asyncio.wait_for(answered.wait(), 120)
+            reply = reply.result()
+    except (CloseConnection, WireError):
+        return 0
+    return sum(map(len, reply or ()))
+
+
+def test_every_api_has_its_worst_request() -> None:
+    assert set(TABLE) == set(API)
+
+
+@pytest.mark.timeout(600)
+async def test_no_part_of_a_request_holds_the_loop(plane: TransactionBroker) -> None:
+    await _check(plane, _PART, MOST_CALLS // 2)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+async def test_no_request_holds_the_loop(plane: TransactionBroker) -> None:
+    await _check(plane, 1, MOST_CALLS)
+
+
+async def _check(plane: TransactionBroker, share: int, most_calls: int) -> None:
+    dispatcher = Dispatcher(plane.broker)
+    ids = {TOPIC: plane.broker.metadata.topics[TOPIC].id}
+    for worst in worst_requests(share=1000):
+        await ask(dispatcher, worst.frame(ids))  # compiles and imports what is needed
+    beyond = []
+    for worst in worst_requests(share):
+        frame = worst.frame(ids)
+        assert len(frame) < 1.4 * SIZE, worst
+        began = time.monotonic()
+        async with Meter() as meter:
+            await ask(dispatcher, frame)
+        took = time.monotonic() - began
+        told = f"{meter.most:8} calls in {took:.1f} s, {worst.title}"
+        print(told)
+        most = _PLANNED_AT_ONCE if worst.why == "many assignments" else most_calls
+        if meter.most > most:
+            beyond.append(told)
+    assert not beyond, "\n".join(beyond)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+async def test_memory_is_in_proportion(plane: TransactionBroker) -> None:
+    """An element of a few bytes becomes objects, and an answer; but not more than that."""
+    dispatcher = Dispatcher(plane.broker)
+    ids = {TOPIC: plane.broker.metadata.topics[TOPIC].id}
+    beyond = []
+    for worst in worst_requests():
+        frame = worst.frame(ids)
+        tracemalloc.start()
+        try:
+            await ask(dispatcher, frame)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        told = f"{peak >> 20:6} MB, {worst.title}"
+        print(told)
+        if peak > 100 * len(frame) + (32 << 20):
+            beyond.append(told)
+    assert not beyond, "\n".join(beyond)
