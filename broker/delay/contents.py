@@ -4,10 +4,13 @@ A batch that is small on the wire may be enormous in memory. The event loop read
 little, up to a budget for each request; a thread reads the rest. Beyond the bounds of
 :mod:`qbus.records.bounds` a batch is refused, and one with a header of delays also beyond these:
 
-================== =======
-records of a batch 100,000
-their headers      200,000
-================== =======
+=========================== =======
+records of a batch           50,000
+their headers               200,000
+runs of records of one kind  10,000
+=========================== =======
+
+A run (records that are delayed, visible, or orders, side by side) is stored as a batch of its own.
 """
 
 from typing import Final, NamedTuple
@@ -23,8 +26,9 @@ from qbus.records.plain import lacks_headers, may_have_header
 
 from ..log import LogConfig
 
-MAX_RECORDS: Final = 100_000
+MAX_RECORDS: Final = 50_000
 MAX_HEADERS: Final = 200_000
+MAX_RUNS: Final = 10_000
 
 _NAMED: Final = b"qbus-"  # which every header that matters begins with
 _LOOKED_AT: Final = 1 << 20  # bytes that the event loop looks through at once: about a millisecond
@@ -154,7 +158,23 @@ def _decode(payload: Buffer, header: BatchHeader, config: LogConfig, now_ms: int
             raise OversizedBatch(
                 f"a batch whose records, some of them delayed, have more than {MAX_HEADERS} headers"
             )
+    _check_runs(contents)
     return contents
+
+
+def _check_runs(contents: Contents) -> None:
+    """Raise OversizedBatch for too many runs."""
+    runs, before = 0, -1
+    for order in contents.orders:
+        kind = 0
+        if order is not None:
+            kind = 2 if order.target is not None else int(order.due > contents.now_ms)
+        runs += kind != before
+        before = kind
+    if runs > MAX_RUNS:
+        raise OversizedBatch(
+            f"a batch of {runs} runs of delayed and other records by turns: at most {MAX_RUNS}"
+        )
 
 
 def _order(record: ConsumerRecord, config: LogConfig, contents: Contents) -> Order | None:

@@ -18,6 +18,7 @@ from qbus.broker.net.peer import Peer
 from qbus.broker.partition.partition import Partition
 from qbus.config import ListenerInfo
 from qbus.errors import ErrorCode
+from qbus.names import INTERNAL_TOPICS
 from qbus.records import Compression, read_header
 from qbus.records.header import write_header
 from qbus.security.acls import AclIndex, Entry, Operation, Pattern, Permission, ResourceType
@@ -250,6 +251,19 @@ def is_visible(plane: DataPlane) -> bool:
 def codes(answer: Any, version: int = 12) -> list[int]:
     _, response = decode_response(ApiKey.PRODUCE, version, memoryview(answer)[4:])
     return [data.error_code for topic in response.responses for data in topic.partition_responses]
+
+
+@pytest.mark.parametrize("topic", sorted(INTERNAL_TOPICS))
+@pytest.mark.parametrize("version", [12, _BY_ID])
+async def test_no_client_writes_to_an_internal_topic(
+    both: list[Way], topic: str, version: int
+) -> None:
+    """Though somebody changed its ``cleanup.policy``, without which it looks like any other."""
+    for way in both:
+        partition = await way.plane.create(topic, cleanup_policy="delete")
+        frame = produce_frame(way, batch(b"a"), topic, version=version)
+        assert codes(await way.ask(frame), version) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+        assert partition.log.log_end_offset == 0
 
 
 async def test_when_the_time_is_up_the_outcome_is_unknown(both: list[Way]) -> None:

@@ -28,6 +28,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "compacted": {"cleanup_policy": "compact"},
     "recompressed": {"compression_type": "uncompressed"},
 }
+BY_TURNS = [(b"k", b"", DELAYED if number % 2 else (), NOW_MS) for number in range(10_001)]
 HONEST = bytes(build_batch([(b"k", b"v", DELAYED, NOW_MS)]))
 
 
@@ -68,13 +69,14 @@ async def test_headers_of_a_record_are_bounded(plane: DataPlane, kind: str) -> N
 @pytest.mark.parametrize(
     ("bomb", "why"),
     [
-        (swarm(contents.MAX_RECORDS + 1, headers=[DELAY_HEADER]), "at most 100000"),
+        (swarm(contents.MAX_RECORDS + 1, headers=[DELAY_HEADER]), "at most 50000"),
+        (bytes(build_batch(BY_TURNS, compression=Compression.ZSTD)), "10001 runs"),
         (
             large_batch(Compression.ZSTD, 0, [*DELAYED, *([("h", b"")] * 299)], 700),
             "200000 headers",
         ),
     ],
-    ids=["records", "headers"],
+    ids=["records", "runs", "headers"],
 )
 async def test_what_is_decoded_of_a_batch_is_bounded(
     plane: DataPlane, bomb: bytes, why: str
