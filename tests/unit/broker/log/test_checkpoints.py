@@ -97,3 +97,29 @@ def test_offsets_are_written_and_read_back(tmp_path: Path) -> None:
     path = str(tmp_path / "checkpoint")
     write_offsets(OsFiles(), path, OFFSETS)
     assert read_offsets(OsFiles(), path) == OFFSETS
+
+
+def test_a_checkpoint_that_was_changed_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    write_offsets(OsFiles(), str(path), OFFSETS)
+    sound = path.read_bytes()
+    assert b"#crc32c 0 " in sound
+    for digit in (b"1030430", b"a-b 12"):
+        path.write_bytes(sound.replace(digit, digit[:-1] + b"3"))
+        with pytest.raises(BadCheckpoint):
+            read_offsets(OsFiles(), str(path))
+
+
+def test_a_checkpoint_of_another_kind_does_not_count(tmp_path: Path) -> None:
+    write_offsets(OsFiles(), str(tmp_path / "replication-offset-checkpoint"), OFFSETS)
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    (tmp_path / "replication-offset-checkpoint").rename(path)
+    with pytest.raises(BadCheckpoint, match="the CRC does not match"):
+        read_offsets(OsFiles(), str(path))
+
+
+def test_a_checkpoint_without_a_checksum_is_read(tmp_path: Path) -> None:
+    """Kafka's, and that of an earlier version."""
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    path.write_bytes(encode_offsets(OFFSETS))
+    assert read_offsets(OsFiles(), str(path)) == OFFSETS

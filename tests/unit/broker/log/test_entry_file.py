@@ -8,6 +8,7 @@ import pytest
 
 from qbus.broker.log.file_cache import FileCache
 from qbus.broker.log.indexes import EntryFile
+from qbus.records import crc32c
 
 _ENTRY = struct.Struct(">qi")
 
@@ -115,3 +116,29 @@ def test_an_entry_survives_a_write_that_fails(cache: FileCache, path: Path) -> N
     path.rmdir()
     entries.write()
     assert len(make(cache, path)) == kept > 1
+
+
+def test_the_checksum_is_that_of_what_is_in_the_file(cache: FileCache, path: Path) -> None:
+    entries = make(cache, path)
+    assert (entries.stored_size, entries.stored_crc) == (0, 0)
+    for count in (200, 40):  # some of them are written on the way
+        append_many(entries, count)
+        check(entries, path)
+        entries.write()
+        check(entries, path)
+    entries.truncate(101)
+    check(entries, path)
+    append_many(entries, 3)
+    entries.write()
+    check(entries, path)
+    check(make(cache, path), path)
+    entries.replace([(1, 2), (3, 4)])
+    check(entries, path)
+    entries.write()
+    check(entries, path)
+    assert entries.all() == [(1, 2), (3, 4)]
+
+
+def check(entries: EntryFile, path: Path) -> None:
+    content = path.read_bytes() if path.exists() else b""
+    assert (entries.stored_size, entries.stored_crc) == (len(content), crc32c(content))
