@@ -73,7 +73,9 @@ def topic_description(
             )
             for partition in topic.partitions
         ],
-        "delayed": None if delayed is None else _held_back(delayed.values()),
+        "delayed": None
+        if delayed is None
+        else _held_back(delayed.values()) | {"unread": len(topic.partitions) - len(delayed)},
         "uncompacted": [
             {"partition": partition, "broker": broker, "reason": reason}
             for partition, brokers in sorted((uncompacted or {}).items())

@@ -98,13 +98,17 @@ def _headline(topic: dict[str, Any]) -> "RenderableType":
     return line
 
 
-def held_back(pending: int, next_due: int | None) -> str:
-    """A sentence about delayed records; ``next_due`` in milliseconds since the Unix epoch."""
+def held_back(pending: int, next_due: int | None, unread: int = 0) -> str:
+    """A sentence about delayed records; ``next_due`` in milliseconds since the Unix epoch.
+
+    ``unread``: partitions of which that is not known.
+    """
+    known = f", without {counted(unread, 'partition')} that cannot be read" if unread else ""
     if not pending or next_due is None:
-        return "Nothing is held back."
+        return f"Nothing is known to be held back{known}." if unread else "Nothing is held back."
     ahead_s = next_due / 1000 - time.time()
     when = f"in {format_seconds(ahead_s)}" if ahead_s >= 0 else "now"
-    return f"{counted(pending, 'record')} held back; the next is due {when}."
+    return f"{counted(pending, 'record')} held back{known}; the next is due {when}."
 
 
 def _is_known(partition: dict[str, Any]) -> bool:

@@ -19,6 +19,7 @@ from qbus.cli.documents import (
 from qbus.cli.group import tables as group_tables
 from qbus.cli.settings import settings
 from qbus.cli.topic import tables as topic_tables
+from qbus.clients.admin.types import DelayedRecords
 from qbus.clients.types import (
     ConfigEntry,
     ConfigSource,
@@ -108,6 +109,19 @@ def test_the_tables_of_topics() -> None:
     assert shown(topic_tables.topic_list([topic_summary(TOPIC)]))[-1][:4] == ["logs", "2", "1", "2"]
     healthy = replace(TOPIC, partitions=TOPIC.partitions[:1])
     assert shown(topic_tables.topic_list([topic_summary(healthy)]))[-1][:3] == ["logs", "1", "2"]
+
+
+def test_what_is_held_back_in_partitions_that_cannot_be_read_is_unknown() -> None:
+    known = {0: DelayedRecords(2, 2_000_000_000_000, ())}
+    document = topic_description(TOPIC, [], {}, {}, {}, delayed=known)
+    assert document["delayed"] == {"pending": 2, "next_due": 2_000_000_000_000, "unread": 1}
+    said = topic_tables.held_back(**document["delayed"])
+    assert said.startswith("2 records held back, without 1 partition that cannot be read; the next")
+    nothing = topic_tables.held_back(0, None, unread=2)
+    assert nothing == (
+        "Nothing is known to be held back, without 2 partitions that cannot be read."
+    )
+    assert topic_tables.held_back(0, None) == "Nothing is held back."
 
 
 @pytest.mark.parametrize(
