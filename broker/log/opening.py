@@ -271,6 +271,7 @@ class LogOpener:
         """Let the segment of a bad batch step over it; whether that is new."""
         for segment, following in pairwise([*segments, None]):
             if segment is not None and segment.path == bad.path:
+                bad = segment.first_bad(bad)
                 damaged = extent(
                     segment.file,
                     bad,

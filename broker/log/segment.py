@@ -441,6 +441,19 @@ class LogSegment:
             return self.damage[-1].start
         return end
 
+    def first_bad(self, bad: BadBatch) -> BadBatch:
+        """The first bad batch up to ``bad``, whose place a wrong length before it may have told.
+
+        Reads and checks what lies before it. Raises OSError.
+        """
+        try:
+            for placed in self.batches_at(Place(self.base_offset, 0), self.size, crc=True):
+                if placed.end > bad.position:
+                    break
+        except BadBatch as found:
+            return found if found.position < bad.position else bad
+        return bad
+
     def damaged_at(self, position: int, offset: int | None) -> DamagedRange | None:
         """The damaged range that begins there."""
         return range_at(self.damage, position, offset) if self.damage else None

@@ -181,8 +181,11 @@ class LogState:
         ``is_locked``: the caller has the log's lock, and must not wait for the disk to sync. Raises
         OSError.
         """
-        self.report(Corruption(bad.path or self.directory, bad.position, bad.offset, bad.problem))
         segment = next((one for one in self.segments if one.path == bad.path), None)
+        is_new = segment is not None and not _is_known(segment, bad)
+        if segment is not None and is_new and bad.position >= 0 and not is_locked:
+            bad = segment.first_bad(bad)
+        self.report(Corruption(bad.path or self.directory, bad.position, bad.offset, bad.problem))
         if segment is None or min(bad.position, bad.offset) < 0 or _is_known(segment, bad):
             return False
         end_offset, size = segment.end
