@@ -82,6 +82,10 @@ _UNNAMED: Final[tuple[str, ...]] = ("",)  # every element is handled, whatever e
 _FEW: Final = 20
 _GROUPS: Final = 10_000  # the store may be asked for each
 
+_CONFIGS: Final = _flat(
+    "resources", ("resource_type", "resource_name"), "responses", size=PIECE // 4
+)
+
 _CUTS: Final[dict[int, tuple[Cut, ...]]] = {
     ApiKey.LIST_OFFSETS: (_by_topic("name", "partition_index"),),
     ApiKey.METADATA: (_flat("topics", ("topic_id", "name"), "topics"),),
@@ -97,6 +101,7 @@ _CUTS: Final[dict[int, tuple[Cut, ...]]] = {
                 ),
             ),
             range(8, 100),
+            PIECE // 4,
         ),
     ),
     ApiKey.FIND_COORDINATOR: (
@@ -143,10 +148,8 @@ _CUTS: Final[dict[int, tuple[Cut, ...]]] = {
     ApiKey.DESCRIBE_CONFIGS: (
         _flat("resources", ("resource_type", "resource_name"), "results", size=_FEW, most=10_000),
     ),
-    ApiKey.ALTER_CONFIGS: (_flat("resources", ("resource_type", "resource_name"), "responses"),),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: (
-        _flat("resources", ("resource_type", "resource_name"), "responses"),
-    ),
+    ApiKey.ALTER_CONFIGS: (_CONFIGS,),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (_CONFIGS,),
     ApiKey.ALTER_REPLICA_LOG_DIRS: (
         Cut(
             (
@@ -158,7 +161,7 @@ _CUTS: Final[dict[int, tuple[Cut, ...]]] = {
             )
         ),
     ),
-    ApiKey.CREATE_PARTITIONS: (_flat("topics", ("name",), "results"),),
+    ApiKey.CREATE_PARTITIONS: (_flat("topics", ("name",), "results", size=PIECE // 4),),
     ApiKey.DELETE_GROUPS: (_flat("groups_names", None, "results", size=PIECE // 4, most=_GROUPS),),
     ApiKey.ELECT_LEADERS: (
         Cut(
@@ -167,7 +170,8 @@ _CUTS: Final[dict[int, tuple[Cut, ...]]] = {
                     Level("topic_partitions", ("topic",), "replica_election_results", ("topic",)),
                     Level("partitions", None, "partition_result"),
                 ),
-            )
+            ),
+            size=PIECE // 4,
         ),
     ),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (_by_topic("name", "partition_index", "responses"),),
