@@ -2,12 +2,21 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any
 
 from ..times import of_micros
 from .comparison import CHANGED, DUPLICATE, EXTRA, MISSING
 
 Row = Mapping[str, Any]
+
+
+class Verdict(IntEnum):
+    """The result of an audit; the value is the command's exit code."""
+
+    EQUAL = 0
+    UNEQUAL = 3
+    NOTHING_COMPARED = 4
 
 
 @dataclass(frozen=True)
@@ -26,14 +35,24 @@ class Report:
     differences: Sequence[Row] = field(default_factory=list)
 
     @property
-    def is_equal(self) -> bool:
-        """Whether both sides hold the same records."""
-        return all(row["equal"] for row in self.intervals)
+    def verdict(self) -> Verdict:
+        """Whether both sides hold the same records, and at least one was compared."""
+        if not self.intervals:
+            return Verdict.NOTHING_COMPARED
+        return Verdict.EQUAL if all(row["equal"] for row in self.intervals) else Verdict.UNEQUAL
+
+    @property
+    def uncompared(self) -> list[str]:
+        """The topics of which no record was compared."""
+        compared = {row["topic"] for row in self.intervals}
+        return sorted({row["topic"] for row in self.partitions} - compared)
 
     def document(self) -> dict[str, Any]:
         """The report as JSON."""
         return {
-            "equal": self.is_equal,
+            "equal": self.verdict is Verdict.EQUAL,
+            "verdict": self.verdict.name.lower(),
+            "uncompared": self.uncompared,
             "left": self.left,
             "right": self.right,
             "records": sum(row["left_count"] for row in self.intervals),

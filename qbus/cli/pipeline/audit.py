@@ -14,8 +14,6 @@ from qbus.cli.units import counted
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-NOT_EQUAL = 3
-
 
 @click.command()
 @click.option("--archive", "path", metavar="DIR", help="Compare with the archive in DIR.")
@@ -65,7 +63,7 @@ def audit(
     """Compare topics with their archive, or with their copy in another cluster.
 
     Counts records, gaps and duplicates by partition and interval. Exit codes: 0 both are equal,
-    3 they differ, 1 the audit failed.
+    3 they differ, 4 no record was compared, 1 the audit failed.
     """
     from qbus.cli.output import emit
     from qbus.cli.pipeline.running import run_pipeline
@@ -82,8 +80,7 @@ def audit(
     }
     report = run_pipeline("audit", common, chosen, "batch")
     emit(report.document(), audit_report, as_json=common.as_json)
-    if not report.is_equal:
-        context.exit(NOT_EQUAL)
+    context.exit(report.verdict)
 
 
 _MOST = 50
@@ -93,6 +90,12 @@ def audit_report(document: dict[str, Any]) -> "RenderableType":
     """The intervals that differ, or one line if none does."""
     from rich.console import Group
 
+    if not document["intervals"]:
+        nothing = (
+            f"Nothing was compared: {counted(len(document['partitions']), 'partition')} without a"
+            " record in the chosen time. Check --since, --until and --settle."
+        )
+        return "\n".join([nothing, *_not_compared(document)])
     if document["equal"]:
         equal = (
             f"Equal: {counted(document['records'], 'record')} in"
@@ -132,10 +135,14 @@ def audit_report(document: dict[str, Any]) -> "RenderableType":
 
 
 def _not_compared(document: dict[str, Any]) -> list[str]:
+    lines = []
+    if document["intervals"] and document["uncompared"]:
+        topics = ", ".join(document["uncompared"])
+        lines.append(f"Not compared: {topics}, without a record in the chosen time.")
     left, right = document["skipped_left"], document["skipped_right"]
-    if not (left or right):
-        return []
-    return [
-        f"Not compared: {left:,} offsets of the original and {right:,} of the copy, which come"
-        " before everything that the other side has."
-    ]
+    if left or right:
+        lines.append(
+            f"Not compared: {left:,} offsets of the original and {right:,} of the copy, which come"
+            " before everything that the other side has."
+        )
+    return lines

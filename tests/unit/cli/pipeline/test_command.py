@@ -169,9 +169,33 @@ def test_an_audit_reports_skipped_offsets() -> None:
 
     document = {
         "equal": True, "records": 5, "partitions": [{}], "intervals": [{}],
-        "skipped_left": 1200, "skipped_right": 0,
+        "skipped_left": 1200, "skipped_right": 0, "uncompared": [],
     }  # fmt: skip
     told = str(audit_report(document)).splitlines()
     assert told[0] == "Equal: 5 records in 1 partition, 1 interval."
     assert told[1].startswith("Not compared: 1,200 offsets of the original and 0 of the copy")
     assert len(str(audit_report({**document, "skipped_left": 0})).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("intervals", "exit_code", "words"),
+    [
+        ([], 4, "Nothing was compared: 1 partition without a record in the chosen time."),
+        ([{"equal": True}], 0, "Equal: 1 record in 1 partition, 1 interval."),
+    ],
+)
+def test_an_audit_that_compares_nothing_has_words_and_an_exit_code(
+    intervals: list[dict[str, bool]],
+    exit_code: int,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from qbus.clients.pipelines.audit.report import KINDS, Report
+
+    place = {"topic": "t", "partition": 0, "skipped_left": 0, "skipped_right": 0}
+    sums = dict.fromkeys(KINDS, 0) | {"topic": "t", "left_count": 1, "right_count": 1}
+    report = Report("a", "b", [place], [sums | row for row in intervals])
+    monkeypatch.setattr("qbus.cli.pipeline.running.run_pipeline", lambda *_: report)
+    result = CliRunner().invoke(qbus, ["pipeline", "audit", "--topic", "t", "--settle", "10m"])
+    assert result.exit_code == exit_code
+    assert result.stdout.startswith(words)

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from qbus.clients.pipelines.audit.report import Report, interval_rows
+from qbus.clients.pipelines.audit.report import Report, Verdict, interval_rows
 from qbus.clients.pipelines.audit.sides import aligned, offsets_json
 from qbus.clients.types import TopicPartition
 
@@ -23,10 +23,29 @@ def key(**more: Any) -> dict[str, Any]:
     return {"topic": "t", "partition": 0, "start": START, **more}
 
 
+def place(topic: str) -> dict[str, Any]:
+    return {"topic": topic, "partition": 0, "skipped_left": 0, "skipped_right": 0}
+
+
 def test_equal_sides() -> None:
     report = Report("a", "b", [], interval_rows([sums(equal=True)], [], {}))
-    assert report.is_equal
+    assert report.verdict is Verdict.EQUAL
     assert report.document()["records"] == 3
+
+
+def test_an_audit_that_compares_nothing_is_not_equal() -> None:
+    report = Report("a", "b", [place("t"), place("u")], [])
+    assert report.verdict is Verdict.NOTHING_COMPARED
+    document = report.document()
+    assert (document["equal"], document["verdict"]) == (False, "nothing_compared")
+    assert document["uncompared"] == ["t", "u"]
+
+
+def test_a_topic_without_compared_records_is_named() -> None:
+    rows = interval_rows([sums(equal=True)], [], {})
+    report = Report("a", "b", [place("t"), place("u")], rows)
+    assert report.verdict is Verdict.EQUAL
+    assert report.uncompared == ["u"]
 
 
 def test_a_side_that_lacks_an_interval() -> None:
@@ -36,7 +55,8 @@ def test_a_side_that_lacks_an_interval() -> None:
         {"left": [], "right": [key(begin=5, end=7)]},
     )
     report = Report("a", "b", [], rows)
-    assert not report.is_equal
+    assert report.verdict is Verdict.UNEQUAL
+    assert not report.document()["equal"]
     document = report.document()
     assert (document["missing"], document["records_right"], document["gaps_right"]) == (3, 0, 3)
 
