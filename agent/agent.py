@@ -8,8 +8,8 @@ from qbus.clock import Clock
 
 from .config import AgentConfig
 from .file_shipper import FileShipper
+from .quarantine import Quarantine
 from .spool import SpoolSender, SpoolShipper
-from .spool.quarantine import Quarantine
 from .status import AgentStatus, SpoolStatus, in_slices
 
 _log = logging.getLogger(__name__)
@@ -53,6 +53,7 @@ class Agent:
                 spools=spools,
                 records=files.records,
                 bytes=files.bytes,
+                refused=files.refused,
                 memory_bytes=files.memory_bytes,
                 error=files.error,
             )

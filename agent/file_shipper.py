@@ -14,6 +14,7 @@ from qbus.security.connecting import OutgoingSecurity
 from .config import AgentConfig
 from .delivery import Dispatcher
 from .positions import Position, Positions, PositionsWriter
+from .quarantine import Quarantine
 from .status import FileStatus
 from .tailing.reporting import FileReporter
 from .tailing.source import SourceReader
@@ -40,6 +41,7 @@ class FileShipper:
         self._stopped = asyncio.Event()
         self._records = 0
         self._bytes = 0
+        self._refused = 0
 
     @property
     def records(self) -> int:
@@ -50,6 +52,11 @@ class FileShipper:
     def bytes(self) -> int:
         """Bytes of files acknowledged since the start."""
         return self._bytes + (self._pipeline.dispatcher.bytes if self._pipeline else 0)
+
+    @property
+    def refused(self) -> int:
+        """Records set aside since the start: they are too large for their topics."""
+        return self._refused + (self._pipeline.dispatcher.refused_records if self._pipeline else 0)
 
     @property
     def memory_bytes(self) -> int:
@@ -144,7 +151,9 @@ class FileShipper:
     def _new(self, config: AgentConfig) -> "_Pipeline":
         assert self._positions is not None
         assert self._writer is not None
-        return _Pipeline(config, self._positions, self._writer, self._clock)
+        return _Pipeline(
+            config, self._positions, self._writer, Quarantine(self._data_dir), self._clock
+        )
 
     async def _end(self, pipeline: "_Pipeline") -> None:
         timeout = pipeline.config.delivery.drain_timeout_ms / 1000
@@ -152,6 +161,7 @@ class FileShipper:
             log.warning("not everything was delivered within %s s: the rest is read again", timeout)
         self._records += pipeline.dispatcher.records
         self._bytes += pipeline.dispatcher.bytes
+        self._refused += pipeline.dispatcher.refused_records
         if self._pipeline is pipeline:
             self._pipeline = None
 
@@ -168,7 +178,12 @@ class _Pipeline:
     """What runs for one configuration: a tailer and a dispatcher."""
 
     def __init__(
-        self, config: AgentConfig, positions: Positions, writer: PositionsWriter, clock: Clock
+        self,
+        config: AgentConfig,
+        positions: Positions,
+        writer: PositionsWriter,
+        quarantine: Quarantine,
+        clock: Clock,
     ) -> None:
         self.config = config
         OutgoingSecurity(config.security.security())  # raises ConfigError before files are open
@@ -186,7 +201,13 @@ class _Pipeline:
             linger=config.delivery.linger_ms / 1000,
         )
         self.dispatcher = Dispatcher(
-            config, positions, writer, clock, self.tailer.read_chunk, host=host
+            config,
+            positions,
+            writer,
+            clock,
+            self.tailer.read_chunk,
+            quarantine=quarantine,
+            host=host,
         )
         self.tailer.on_ready = self.dispatcher.ready
         self.tailer.together = self.dispatcher.together

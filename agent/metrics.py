@@ -20,8 +20,12 @@ _GAUGES = {
     "spool_bytes": "Bytes in spools that are not acknowledged yet.",
 }
 _COUNTERS = {
-    "records": "Records of files acknowledged since the start.",
-    "bytes": "Bytes of files acknowledged since the start.",
+    "records": ("records", "Records of files acknowledged since the start."),
+    "bytes": ("bytes", "Bytes of files acknowledged since the start."),
+    "refused": (
+        "refused_records",
+        "Records of files set aside since the start: they are too large for their topics.",
+    ),
 }
 _STATES = ("reading", "idle", "finished", "failed")
 
@@ -44,8 +48,8 @@ class AgentMetrics:
         numbers = totals(status)
         for name, text in _GAUGES.items():
             yield GaugeMetricFamily(f"qbus_agent_{name}", text, value=numbers[name])
-        for name, text in _COUNTERS.items():
-            yield CounterMetricFamily(f"qbus_agent_{name}", text, value=numbers[name])
+        for name, (metric, text) in _COUNTERS.items():
+            yield CounterMetricFamily(f"qbus_agent_{metric}", text, value=numbers[name])
         files = GaugeMetricFamily("qbus_agent_files", "Number of files by state.", labels=["state"])
         for state in _STATES:
             files.add_metric([state], numbers[state])

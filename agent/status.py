@@ -41,7 +41,8 @@ class FileStatus:
     ``position``: the offset up to which it is acknowledged; ``read``: up to which it is read;
     ``size``: its last known end. All are in bytes. ``lag_seconds``: the time since the oldest
     undelivered byte was noticed, 0 if there is none. ``rate``: recently acknowledged bytes per
-    second. ``error``: the last error, None after a success.
+    second. ``error``: the last error, None after a success. ``refused``: how many of its records
+    were set aside since the start, as too large for the topic; ``refusal``: where the last one is.
     """
 
     path: str
@@ -54,6 +55,8 @@ class FileStatus:
     lag_seconds: float = 0.0
     rate: float = 0.0
     error: str | None = None
+    refused: int = 0
+    refusal: str | None = None
 
     @property
     def lag_bytes(self) -> int:
@@ -81,6 +84,7 @@ class SpoolStatus:
 class AgentStatus:
     """The status of an agent; ``records`` and ``bytes`` were acknowledged since its start.
 
+    ``refused``: records of files set aside since its start, as too large for their topics.
     ``memory_bytes``: bytes read and not yet acknowledged. ``error``: why some records cannot be
     delivered now, or positions may not be on the disk.
     """
@@ -89,6 +93,7 @@ class AgentStatus:
     spools: tuple[SpoolStatus, ...] = ()
     records: int = 0
     bytes: int = 0
+    refused: int = 0
     memory_bytes: int = 0
     error: str | None = None
 
@@ -159,6 +164,7 @@ def totals(status: AgentStatus) -> dict[str, Any]:
         "rate": round(sum(file.rate for file in files), 1),
         "records": status.records,
         "bytes": status.bytes,
+        "refused": status.refused,
         "memory_bytes": status.memory_bytes,
         "spool_bytes": sum(spool.waiting_bytes for spool in status.spools),
     }
@@ -178,6 +184,8 @@ def file_document(file: FileStatus) -> dict[str, Any]:
         "lag_seconds": round(file.lag_seconds, 3),
         "rate": round(file.rate, 1),
         "error": short(file.error),
+        "refused": file.refused,
+        "refusal": short(file.refusal),
     }
 
 
@@ -186,5 +194,5 @@ def spool_document(spool: SpoolStatus) -> dict[str, Any]:
     return {**asdict(spool), "error": short(spool.error)}
 
 
-def _badness(file: FileStatus) -> tuple[bool, int, float, str]:
-    return file.error is None, -file.lag_bytes, -file.lag_seconds, file.path
+def _badness(file: FileStatus) -> tuple[bool, bool, int, float, str]:
+    return file.error is None, not file.refused, -file.lag_bytes, -file.lag_seconds, file.path

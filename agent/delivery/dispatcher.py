@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from qbus.service.token_bucket import RateLimit
 
 from ..config import AgentConfig
 from ..positions import Position, Positions, PositionsWriter
+from ..quarantine import Quarantine
 from ..tailing.file import Chunk, TailedFile
 from .partition_sender import PartitionSender, explained
 from .pending_batch import MemoryBudget, PendingBatch
@@ -52,9 +54,13 @@ class Dispatcher:
         clock: Clock,
         read_chunk: Callable[[TailedFile, int], Chunk | None],
         *,
+        quarantine: Quarantine,
         host: str = "",
     ) -> None:
-        """``read_chunk`` returns the next records of a file, as :meth:`Tailer.read_chunk`."""
+        """``read_chunk`` returns the next records of a file, as :meth:`Tailer.read_chunk`.
+
+        quarantine: keeps the records that are too large for their topics.
+        """
         delivery = config.delivery
         self.batch_bytes = delivery.batch_bytes
         self.budget = MemoryBudget(delivery.memory_bytes)
@@ -63,12 +69,15 @@ class Dispatcher:
         self.read_chunk = read_chunk
         self.records = 0
         self.bytes = 0
+        self.refused_records = 0
+        """Records that are too large for their topics, and were set aside."""
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Holds the error that ended delivery, once there is one."""
         self._config = config
         self._security = config.security.security()
         self._host = host
         self._positions = positions
+        self._quarantine = quarantine
         self._writer = writer
         self._partitions: dict[str, int] = {}
         self._waiting: dict[str, list[TailedFile]] = {}
@@ -207,6 +216,20 @@ class Dispatcher:
                     return
                 await failed.close(timeout=0)
                 self._producer = producer
+
+    async def set_aside(self, topic: str, batch: PendingBatch, index: int, why: Exception) -> None:
+        """Keep a record that its topic will never take, and say so. Raises OSError."""
+        value = batch.values[index]
+        chunk, number = batch.origin(index)
+        file = chunk.file
+        offset = file.offset_of(chunk, number, value)
+        where = f"at byte {offset}" if offset >= 0 else f"in bytes {chunk.start} to {chunk.end}"
+        name = f"{topic}.{os.path.basename(file.path)}.{max(offset, chunk.start)}"  # noqa: PTH119
+        kept = await asyncio.to_thread(self._quarantine.keep_record, name, value)
+        self.refused_records += 1
+        file.refused += 1
+        file.refusal = f"the record {where} ({len(value)} bytes), now in {kept}: {why}"
+        log.error("%s: topic %s refuses %s", file.path, topic, file.refusal)
 
     def _checkpoint(self) -> None:
         """Advance the positions of the acknowledged records and have them written."""

@@ -29,6 +29,7 @@ _FEWEST_BYTES = 4096
 _FORBIDDEN = frozenset(
     {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
 )
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 
@@ -58,6 +59,9 @@ class SenderContext(Protocol):
 
     async def refused(self, topic: str, error: Exception) -> None:
         """Return when records that were refused may be sent again."""
+
+    async def set_aside(self, topic: str, batch: PendingBatch, index: int, why: Exception) -> None:
+        """Keep a record that its topic will never take, and say so. Raises OSError."""
 
     def soon(self, sender: "PartitionSender") -> None:
         """Call :meth:`PartitionSender.go_on` soon, together with others."""
@@ -201,14 +205,23 @@ class PartitionSender:
 
     def _completed(self, batch: PendingBatch, delivery: BulkDelivery) -> None:
         """Take in the outcome of a batch."""
-        error = delivery.exception(0)
-        batch.is_completed, batch.error = True, error
-        if error is not None:
-            self._has_failed = True
-            self._note(error)
-            self.wake()
+        batch.is_completed = True
+        if delivery.exception(0) is None:
+            self._delivered(batch)
             return
-        self._delivered(batch)
+        self._has_failed = True
+        self._take_in_failures(batch, delivery)
+        self.wake()
+
+    def _take_in_failures(self, batch: PendingBatch, delivery: BulkDelivery) -> None:
+        """Keep the records of a batch that are not stored, and why they are not."""
+        failures = delivery._failures()
+        batch.keep(failures)
+        errors = list(failures.values())
+        batch.refused = {index: error for index, error in enumerate(errors) if _is_too_large(error)}
+        batch.error = next((error for error in errors if not _is_too_large(error)), None)
+        if batch.error is not None:
+            self._note(batch.error)
 
     def _delivered(self, batch: PendingBatch) -> None:
         self._in_flight.remove(batch)
@@ -221,26 +234,60 @@ class PartitionSender:
             self.wake()
 
     async def _recover(self) -> None:
-        """Resend the failed batches, one after the other; every one in flight is completed."""
+        """Resend the failed batches, one after the other; every one in flight is completed.
+
+        Only their records that are not stored are sent again. Those that are too large for the
+        topic are set aside, so that the others need not wait for them.
+        """
         while self._in_flight:
             batch = self._in_flight[0]
-            assert batch.error is not None
-            await self._context.refused(self.topic, batch.error)
-            await asyncio.sleep(self._backoff.failed())
-            try:
-                await (await self._context.send(self.topic, self.partition, batch))
-            except QbusError as error:
-                batch.error = error
-                self._note(error)
+            await self._set_aside(batch)
+            if batch.values:
+                await self._resend(batch)
             else:
                 self._delivered(batch)
         self._has_failed = False
+
+    async def _set_aside(self, batch: PendingBatch) -> None:
+        """Set aside the refused records of a batch; retry until they are kept."""
+        for index, why in batch.refused.items():
+            while True:
+                try:
+                    await self._context.set_aside(self.topic, batch, index, why)
+                    break
+                except OSError as error:
+                    self._note(error)
+                    await asyncio.sleep(self._backoff.failed())
+        if batch.refused:
+            batch.drop_refused()
+
+    async def _resend(self, batch: PendingBatch) -> None:
+        assert batch.error is not None
+        await self._context.refused(self.topic, batch.error)
+        await asyncio.sleep(self._backoff.failed())
+        try:
+            delivery = await self._context.send(self.topic, self.partition, batch)
+        except QbusError as error:
+            batch.error = error
+            self._note(error)
+            return
+        try:
+            await delivery
+        except QbusError:
+            self._take_in_failures(batch, delivery)
+        else:
+            self._delivered(batch)
 
     def _note(self, error: Exception) -> None:
         if self.error is None:
             where = f"{self.topic}-{self.partition}"
             log.warning("%s; trying again", explained(where, error, self.topic))
         self.error = error
+
+
+def _is_too_large(error: Exception) -> bool:
+    """Whether the topic will never take a record: it is larger than its ``max.message.bytes``."""
+    return isinstance(error, ApiError) and error.code in _TOO_LARGE
 
 
 def explained(where: str, error: Exception, topic: str = "") -> str:

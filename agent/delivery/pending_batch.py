@@ -1,5 +1,7 @@
 """Records of one or more files on their way to one partition, and the memory they may take."""
 
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from qbus.clients.producer import BulkDelivery
@@ -28,17 +30,23 @@ class PendingBatch:
     """Chunks of files that are sent together.
 
     size: the bytes of the files that they are made of. memory: about how many bytes they take here.
-    delivery: what the producer gave for them, once it has them.
+    delivery: what the producer gave for them, once it has them. values: the records that are not
+    stored yet, as far as that is known. error: why they are not. refused: why the topic will never
+    take some of them, by their indexes in values.
     """
 
     __slots__ = (
+        "_count",
+        "_firsts",
         "_headers",
         "_keys",
+        "_rows",
         "chunks",
         "delivery",
         "error",
         "is_completed",
         "memory",
+        "refused",
         "size",
         "values",
     )
@@ -48,14 +56,19 @@ class PendingBatch:
         self.values: list[bytes] = []
         self._keys: list[bytes | None] | None = None
         self._headers: list[Any] | None = None
+        self._count = 0
+        self._firsts: list[int] = []  # the row of each chunk's first record
+        self._rows: list[int] | None = None  # of the values that are left; None: all of them are
         self.size = 0
         self.memory = 0
         self.delivery: BulkDelivery | None = None
         self.error: Exception | None = None
+        self.refused: Mapping[int, Exception] = {}
         self.is_completed = False
 
     def __len__(self) -> int:
-        return len(self.values)
+        """Number of records, without those that were set aside."""
+        return self._count
 
     @property
     def keys(self) -> list[bytes | None] | None:
@@ -80,13 +93,38 @@ class PendingBatch:
         self._headers = _extended(self._headers, headers, before, count)
         chunk.forget_records()
         self.chunks.append(chunk)
+        self._firsts.append(before)
+        self._count += count
         self.size += chunk.end - chunk.start
         self.memory += chunk.end - chunk.start + count * RECORD_OVERHEAD
+
+    def origin(self, index: int) -> tuple[Chunk, int]:
+        """Return the chunk of a value, and the number of its record there."""
+        row = index if self._rows is None else self._rows[index]
+        number = bisect_right(self._firsts, row) - 1
+        return self.chunks[number], row - self._firsts[number]
+
+    def keep(self, indexes: Iterable[int]) -> None:
+        """Drop all values but those with these indexes: the others are stored."""
+        kept = list(indexes)
+        rows = self._rows
+        self._rows = kept if rows is None else [rows[index] for index in kept]
+        self.values = [self.values[index] for index in kept]
+        self._keys = None if self._keys is None else [self._keys[index] for index in kept]
+        if self._headers is not None:
+            self._headers = [self._headers[index] for index in kept]
+
+    def drop_refused(self) -> None:
+        """Drop the values that the topic will never take: they are set aside."""
+        refused = self.refused
+        self._count -= len(refused)
+        self.keep([index for index in range(len(self.values)) if index not in refused])
+        self.refused = {}
 
     def forget(self) -> None:
         """Free the records: they are delivered."""
         self.values = []
-        self._keys = self._headers = None
+        self._rows = self._keys = self._headers = None
 
 
 def _extended(

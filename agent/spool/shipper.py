@@ -17,8 +17,8 @@ from qbus.records import BatchHeader, CorruptBatch
 from qbus.service.backoff import Backoff
 from qbus.service.lock import DirectoryInUse, DirectoryLock
 
+from ..quarantine import Quarantine
 from ..status import SpoolStatus
-from .quarantine import Quarantine
 from .sending import REFUSED, SpoolSender
 
 _log = logging.getLogger(__name__)
@@ -166,7 +166,7 @@ class SpoolShipper:
         self, queue: SpoolQueue, header: BatchHeader, batch: bytes, error: QbusError
     ) -> None:
         origin = queue.directory / f"{header.base_offset:020d}.refused"
-        kept = await asyncio.to_thread(self._quarantine.keep, origin, batch)
+        kept = await asyncio.to_thread(self._quarantine.keep_batches, origin, batch)
         _log.error("%d records of %s are kept in %s: %s", header.records_count, queue.name.topic,
                    kept, error)  # fmt: skip
 

@@ -7,6 +7,7 @@ import os
 import stat
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum, auto
 
 from ..positions.position import Fingerprint, Former, Identity, Position
@@ -91,7 +92,8 @@ class TailedFile:
     it has no known name. is_left: it is tailed no more. is_matched: a configured path leads to it.
     has_begun: it does not wait for older generations of its log (any more). is_new: it may be a
     copy, of ``original`` or another file. is_ready: it waits to be read, or is being read.
-    is_written: it was said to be written to, and that was not seen yet.
+    is_written: it was said to be written to, and that was not seen yet. refused: how many of its
+    records were set aside, as too large for the topic; refusal: where the last one is, and why.
     """
 
     __slots__ = (
@@ -125,6 +127,8 @@ class TailedFile:
         "path",
         "position",
         "read",
+        "refusal",
+        "refused",
         "rest",
         "retries",
         "retry_at",
@@ -158,6 +162,8 @@ class TailedFile:
         self.behind_since: float | None = None
         self.acknowledged_rate = 0.0
         self.error: str | None = None
+        self.refused = 0
+        self.refusal: str | None = None
         self.retries = 0
         self.retry_at = 0.0
         self.flush = Flush.NOTHING
@@ -363,6 +369,22 @@ class TailedFile:
                 self.source.positions.change(position)
             if not acks:
                 del self.former_acks[chunk.incarnation]
+
+    def offset_of(self, chunk: Chunk, number: int, value: bytes) -> int:
+        """Return where the record ``number`` of a chunk begins; -1: its bytes are not there now."""
+        content = self.content
+        if content is None or self.is_gzip or chunk.incarnation != self.incarnation:
+            return -1
+        framer = replace(self.source.framer(content), wants_offsets=True)
+        try:
+            data = content.read(chunk.start, chunk.end - chunk.start)
+        except OSError:
+            return -1
+        frame = framer.frame(data, Flush.ALL)
+        if number >= len(frame.values) or frame.values[number] != value:
+            return -1
+        assert frame.offsets is not None
+        return chunk.start + frame.offsets[number]
 
     def note_if_done(self) -> None:
         """Note in the position of a gzip file that all of it is delivered, if so."""

@@ -53,6 +53,7 @@ class FileReporter:
             and last.read == file.read
             and last.position == file.position.offset
             and last.error == file.error
+            and last.refused == file.refused
             and last.state is _state(file)
             and last.path == file.path
         ):
@@ -70,6 +71,8 @@ class FileReporter:
             lag_seconds=now - since,
             rate=rate,
             error=file.error,
+            refused=file.refused,
+            refusal=file.refusal,
         )
 
     def _rate(self, file: TailedFile, now: float) -> tuple[float, int, float]:

@@ -294,6 +294,23 @@ class BulkDelivery(Handle[list[BatchMetadata]]):
             runs.append(BatchMetadata(topic, partition, offset, stop - start, timestamp))
         return runs
 
+    def _failures(self) -> dict[int, Exception]:
+        """Return why records were not stored, by their numbers among those sent, once it is done.
+
+        Records of one call can have several outcomes: a batch that is too large is split.
+        """
+        failures: dict[int, Exception] = {}
+        number = 0
+        for batch, start, stop in self._leaves():
+            outcome = batch.outcome
+            for index in range(start, stop):
+                if isinstance(outcome, BatchRefused):
+                    failures[number] = outcome.of(index)
+                elif isinstance(outcome, Exception):
+                    failures[number] = outcome
+                number += 1
+        return failures
+
     def _notify(self, notify: Callable[[], object]) -> None:
         arrived = notify if len(self._parts) == 1 else Countdown(len(self._parts), notify)
         for batch, start, stop in self._parts:

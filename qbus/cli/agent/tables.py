@@ -76,6 +76,8 @@ def _troubles(status: Document) -> list[str]:
         troubles.append(f"{name}: {configuration['reason']}")
     if status["error"] is not None:
         troubles.append(f"{name}: {status['error']}")
+    if refused := status["totals"].get("refused"):
+        troubles.append(f"{name}: {refused} records are set aside, too large for their topics")
     for spool in status["spools"]:
         if spool["error"] is not None:
             troubles.append(f"{name}: spool {spool['directory']}: {spool['error']}")
@@ -113,6 +115,11 @@ def _files(document: Document) -> "RenderableType":
         Text(f"{_printable(file['path'])}: {file['error']}")
         for file in document["files"]
         if file["error"] is not None
+    ]
+    errors += [
+        Text(f"{_printable(file['path'])}: {file['refused']} set aside; last: {file['refusal']}")
+        for file in document["files"]
+        if file.get("refused")
     ]
     left_out = document["files_left_out"]
     rest = [Text(f"{left_out} more files, none of them worse than these.")] if left_out else []

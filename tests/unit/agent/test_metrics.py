@@ -24,6 +24,7 @@ def test_all_files_together_are_measured() -> None:
         spools=(SpoolStatus(directory="/s", waiting_bytes=3, delivered_records=2, damaged=1),),
         records=11,
         bytes=110,
+        refused=4,
         error="away",
     )
     configured = configured_agent(apply)
@@ -35,6 +36,7 @@ def test_all_files_together_are_measured() -> None:
         "qbus_agent_lag_seconds": 2.0,
         "qbus_agent_records_total": 11,
         "qbus_agent_bytes_total": 110,
+        "qbus_agent_refused_records_total": 4,
         "qbus_agent_spool_bytes": 3,
         "qbus_agent_spool_damaged_files": 1,
         "qbus_agent_delivery_failing": 1,

@@ -31,6 +31,7 @@ topic = "lines"
 [[source]]
 paths = ["{directory}/*.log"]
 from_beginning = true
+{settings}
 [delivery]
 linger_ms = 5
 [tailing]
@@ -51,10 +52,13 @@ class Scene:
 
     @asynccontextmanager
     async def shipping(
-        self, bootstrap: str = "", poll_ms: int = RARELY_MS
+        self, bootstrap: str = "", poll_ms: int = RARELY_MS, settings: str = ""
     ) -> AsyncIterator[FileShipper]:
         text = CONFIG.format(
-            bootstrap=bootstrap or self.broker.bootstrap, directory=self.directory, poll_ms=poll_ms
+            bootstrap=bootstrap or self.broker.bootstrap,
+            directory=self.directory,
+            poll_ms=poll_ms,
+            settings=settings,
         )
         files = self.files = FileShipper(parse(text.encode()), self.directory / "data")
         await files.start()
@@ -188,6 +192,46 @@ async def test_a_topic_that_may_not_be_written_to(
         scene.broker.handlers[ApiKey.PRODUCE] = scene.broker.produce
         await scene.arrive(b"one", b"two")
         await eventually(lambda: files.error is None)
+
+
+@pytest.mark.parametrize("settings", ["", "encoding = 'utf-16-le'", "headers = {at = '{offset}'}"])
+async def test_lines_that_are_too_large_for_their_topic_are_set_aside(
+    scene: Scene, caplog: pytest.LogCaptureFixture, settings: str
+) -> None:
+    def limited(request: ProduceRequest) -> ProduceResponse | None:
+        (data,) = request.topic_data[0].partition_data
+        assert data.records is not None
+        code = ErrorCode.MESSAGE_TOO_LARGE if len(data.records) > 900 else ErrorCode.NONE
+        scene.broker.refusal = lambda *_: code  # type: ignore[method-assign]
+        return scene.broker.produce(request)
+
+    scene.broker.handlers[ApiKey.PRODUCE] = limited
+    encoding = "utf-16-le" if "utf" in settings else "utf-8"
+    values = [b"line %02d " % number + os.urandom(10).hex().encode() for number in range(20)]
+    large = {number: os.urandom(600).hex().encode() for number in (0, 7, 8, 19)}
+    lines = [large.get(number, value) for number, value in enumerate(values)]
+    width = len("x".encode(encoding))
+    places = [width * sum(len(line) + 2 for line in lines[:number]) for number in large]
+    scene.write(b"".join(line + b"\r\n" for line in lines).decode().encode(encoding))
+    others = scene.directory / "other.log"
+    others.write_bytes(b"".join(b"other %d\n" % n for n in range(20)).decode().encode(encoding))
+    async with scene.shipping(settings=settings) as files:
+        await eventually(lambda: files.refused == 4 and files.records == 36)
+        (status,) = (file for file in files.files() if file.path == str(scene.log))
+        assert status.refused == 4
+        assert status.position == status.size, "a restart does not read them again"
+        assert str(status.refusal).startswith(
+            f"the record at byte {places[-1]} (1200 bytes), now in"
+        )
+    assert [value for value in scene.arrived() if value.startswith(b"line")] == [
+        value for number, value in enumerate(values) if number not in large
+    ]
+    assert len(scene.arrived()) == 36, "every other line arrives once"
+    kept = {path.read_bytes() for path in (scene.directory / "data/damaged").iterdir()}
+    assert kept == set(large.values())
+    for place in places:
+        assert f"{scene.log}: topic lines refuses the record at byte {place} " in caplog.text
+    assert "trying again" not in caplog.text
 
 
 async def test_a_topic_that_may_not_be_seen(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:

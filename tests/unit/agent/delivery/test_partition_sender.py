@@ -21,14 +21,18 @@ BATCH = 10_000
 class Sent:
     """What a producer's delivery is to a sender."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = 0) -> None:
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._count = count
+        self._failed: dict[int, Exception] = {}
         self.trouble: Exception | None = None
 
     def _trouble(self) -> Exception | None:
         return self.trouble
 
-    def settle(self, error: Exception | None = None) -> None:
+    def settle(self, error: Exception | None = None, **failures: Exception) -> None:
+        """``failures``: why some records failed, by ``at_`` and their numbers; else all did."""
+        self._failed = {int(at.removeprefix("at_")): why for at, why in failures.items()}
         if error is None:
             self._future.set_result(None)
         else:
@@ -36,6 +40,11 @@ class Sent:
 
     def exception(self, timeout: float) -> BaseException | None:
         return self._future.exception()
+
+    def _failures(self) -> dict[int, Exception]:
+        error = self._future.exception()
+        assert isinstance(error, Exception)
+        return self._failed or dict.fromkeys(range(self._count), error)
 
     def add_done_callback(self, callback: Callable[[Any], object]) -> None:
         self._future.add_done_callback(lambda _: callback(self))
@@ -55,6 +64,9 @@ class Context:
         self.sent: list[tuple[list[bytes], Sent]] = []
         self.arrived: list[bytes] = []
         self.refusals = 0
+        self.counted = 0
+        self.kept: list[bytes] = []
+        self.full_disk: list[OSError] = []
         self.reads = 0
         self.says_last = False
         self.batches: list[PendingBatch] = []
@@ -85,7 +97,7 @@ class Context:
         return self._sent(batch) if self.sends_at_once else None
 
     def _sent(self, batch: PendingBatch) -> Sent:
-        sent = Sent()
+        sent = Sent(len(batch.values))
         self.sent.append((list(batch.values), sent))
         return sent
 
@@ -95,8 +107,14 @@ class Context:
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.append(asyncio.create_task(work))
 
+    async def set_aside(self, topic: str, batch: PendingBatch, index: int, why: Exception) -> None:
+        if self.full_disk:
+            raise self.full_disk.pop()
+        self.kept.append(batch.values[index])
+
     def delivered(self, sender: PartitionSender, batch: PendingBatch) -> None:
         self.arrived += batch.values
+        self.counted += len(batch)
         self.batches.append(batch)
 
     async def refused(self, topic: str, error: Exception) -> None:
@@ -230,3 +248,50 @@ async def test_a_rate_limit_delays_reading_and_ends_by_itself(
     assert len(context.sent[0][0]) == 50
     await eventually(lambda: len(context.sent) == 2)
     assert len(context.sent[1][0]) == 10
+
+
+TOO_LARGE = ApiError(ErrorCode.MESSAGE_TOO_LARGE)
+
+
+async def test_records_that_are_too_large_are_set_aside_and_no_other_is_sent_again(
+    context: Context, sender: PartitionSender
+) -> None:
+    sender.add(context.file(b"a", 10))
+    await eventually(lambda: len(context.sent) == 1)
+    context.sent[0][1].settle(TOO_LARGE, at_3=TOO_LARGE, at_7=TOO_LARGE)
+    await eventually(lambda: len(context.batches) == 1)
+    assert context.kept == [b"a 3", b"a 7"]
+    assert len(context.sent) == 1, "the eight others are stored"
+    assert context.counted == 8
+    assert sender.error is None
+    assert context.refusals == 0
+
+
+async def test_only_records_that_are_not_stored_are_sent_again(
+    context: Context, sender: PartitionSender
+) -> None:
+    sender.add(context.file(b"a", 10))
+    await eventually(lambda: len(context.sent) == 1)
+    away = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    context.sent[0][1].settle(TOO_LARGE, at_3=TOO_LARGE, at_5=away, at_6=away)
+    await eventually(lambda: len(context.sent) == 2)
+    assert context.kept == [b"a 3"]
+    assert context.sent[1][0] == [b"a 5", b"a 6"]
+    context.sent[1][1].settle(TOO_LARGE, at_0=TOO_LARGE)
+    await eventually(lambda: len(context.batches) == 1)
+    assert context.kept == [b"a 3", b"a 5"]
+    assert context.counted == 8
+
+
+async def test_a_record_waits_that_cannot_be_set_aside(
+    context: Context, sender: PartitionSender
+) -> None:
+    context.full_disk = [OSError(28, "No space left on device", "damaged")]
+    sender.add(context.file(b"a", 2))
+    await eventually(lambda: len(context.sent) == 1)
+    context.sent[0][1].settle(TOO_LARGE, at_0=TOO_LARGE)
+    await eventually(lambda: sender.error is not None)
+    assert "No space left on device" in str(sender.error)
+    await eventually(lambda: len(context.batches) == 1)
+    assert context.kept == [b"a 0"]
+    assert sender.error is None

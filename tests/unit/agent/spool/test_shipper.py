@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from qbus.agent.quarantine import Quarantine
 from qbus.agent.spool import SpoolShipper
 from qbus.agent.spool import shipper as module
-from qbus.agent.spool.quarantine import Quarantine
 from qbus.clients.errors import ConnectionFailed
 from qbus.clients.spool import QueueName, SpoolWriter
 from qbus.errors import ApiError, ErrorCode

@@ -78,6 +78,10 @@ def fail(file: TailedFile) -> None:
     file.error = "Permission denied"
 
 
+def refuse(file: TailedFile) -> None:
+    file.refused, file.refusal = 1, "the record at byte 0"
+
+
 def rotate(file: TailedFile) -> None:
     file.is_rotated = True
 
@@ -86,7 +90,9 @@ def rename(file: TailedFile) -> None:
     file.path += ".1"
 
 
-@pytest.mark.parametrize("change", [grow, read, deliver, fail, rotate, rename, TailedFile.close])
+@pytest.mark.parametrize(
+    "change", [grow, read, deliver, fail, refuse, rotate, rename, TailedFile.close]
+)
 def test_a_change_is_told(reporting: Reporting, change: Callable[[TailedFile], None]) -> None:
     before = reporting.status()
     change(reporting.file)
