@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qbus.cli.options import client_command
-from qbus.cli.output import emit, note, table
+from qbus.cli.output import Remark, emit, note, table
 from qbus.cli.targets import Target
 
 if TYPE_CHECKING:
@@ -65,6 +65,6 @@ async def _places(admin: "Admin", names: tuple[str, ...]) -> "list[TopicPartitio
 def _elections(documents: list[dict[str, Any]]) -> "RenderableType":
     changed = [document for document in documents if document["elected"]]
     if not changed:
-        return "No partition needed a new leader."
+        return Remark("No partition needed a new leader.")
     rows = ((document["topic"], document["partition"]) for document in changed)
     return table("topic with a new leader", "#partition", rows=rows)

@@ -13,6 +13,12 @@ import click
 
 from qbus.errors import ApiError, ErrorCode, QbusError
 
+FINDINGS = 3
+"""A check ended, and found what it looks for."""
+
+NOTHING_CHECKED = 4
+"""A check ended without anything to check."""
+
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 CLOSED_PIPE = 141  # 128 + SIGPIPE
 TERMINATED = 143  # 128 + SIGTERM

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
+
+class Remark(str):
+    """A sentence that says there is nothing to show: printed on stderr, so stdout stays empty."""
+
+    __slots__ = ()
+
+
 Document = dict[str, Any]
 """The result of a command, as JSON holds it."""
 
@@ -32,7 +39,9 @@ def emit(
         click.echo(json_line(document))
         return
     renderable = present(document)
-    if isinstance(renderable, str):  # unwrapped, so that it can be copied from a terminal
+    if isinstance(renderable, Remark):
+        note(renderable)
+    elif isinstance(renderable, str):  # unwrapped, so that it can be copied from a terminal
         click.echo(renderable)
     elif renderable is not None:
         _print(renderable)

@@ -9,7 +9,7 @@ import click
 from qbus.cli.completing import users
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command
-from qbus.cli.output import Document, emit, table
+from qbus.cli.output import Document, Remark, emit, table
 from qbus.cli.parameters import key_value
 from qbus.cli.targets import Target
 
@@ -195,7 +195,9 @@ def _number(value: float) -> str:
 
 def _shown(documents: list[Document]) -> "RenderableType":
     if not documents:
-        return "No limits: set one with 'qbus quota set --user NAME producer_byte_rate=1000000'."
+        return Remark(
+            "No limits: set one with 'qbus quota set --user NAME producer_byte_rate=1000000'."
+        )
     rows = (
         (_text(one["entity"]), key, _number(value))
         for one in documents

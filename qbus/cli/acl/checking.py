@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from qbus.cli.failures import describe
+from qbus.cli.output import note
 from qbus.clients.types import ConfigKind
 from qbus.errors import ApiError
 from qbus.security.acls import AclIndex, Filter, index_of
@@ -20,8 +22,13 @@ async def read_index(admin: "Admin") -> AclIndex:
     about = await admin.describe_cluster()
     try:
         entries = await admin.describe_config(ConfigKind.BROKER, str(about.nodes[0].id))
-    except (ApiError, IndexError):
+    except (ApiError, IndexError) as error:
         entries = []
+        reason = describe(error) if isinstance(error, ApiError) else "the cluster names no broker"
+        note(
+            f"Decided by the rules alone: {_SUPER_USERS} and {_WITHOUT_RULES} of the brokers could"
+            f" not be read: {reason}"
+        )
     settings = {entry.name: entry.value for entry in entries}
     supers = [name.strip() for name in (settings.get(_SUPER_USERS) or "").split(";")]
     if settings.get(_BROKERS):

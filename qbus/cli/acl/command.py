@@ -16,9 +16,10 @@ from qbus.cli.acl.options import (
     resource_options,
     rules,
 )
+from qbus.cli.failures import FINDINGS
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command
-from qbus.cli.output import Document, emit, table
+from qbus.cli.output import Document, Remark, emit, table
 from qbus.cli.targets import Target
 from qbus.cli.units import counted
 from qbus.security.acls import Operation, PatternType, Permission, ResourceType, Rule
@@ -236,10 +237,7 @@ async def check(
         )
     emit(documents, _checked, as_json=as_json)
     if not all(document["allowed"] for document in documents):
-        raise click.exceptions.Exit(DENIED)
-
-
-DENIED = 3
+        raise click.exceptions.Exit(FINDINGS)
 
 
 def _need(patterns: "list[Pattern]") -> "list[Pattern]":
@@ -317,7 +315,7 @@ def _table(documents: list[Document]) -> "RenderableType":
 
 
 def _listed(documents: list[Document]) -> "RenderableType":
-    return _table(documents) if documents else "No such rules."
+    return _table(documents) if documents else Remark("No such rules.")
 
 
 def _added(documents: list[Document]) -> "RenderableType":

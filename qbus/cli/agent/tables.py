@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from qbus.cli.output import Document, table
+from qbus.cli.output import Document, Remark, table
 from qbus.cli.units import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ def status_table(statuses: list[Document]) -> "RenderableType":
     from rich.console import Group
 
     if not statuses:
-        return "No agent is connected."
+        return Remark("No agent is connected.")
     progress = table(
         "agent",
         "host",
@@ -35,7 +35,7 @@ def file_tables(documents: list[Document]) -> "RenderableType":
     from rich.console import Group
 
     if not documents:
-        return "No agent is connected."
+        return Remark("No agent is connected.")
     return Group(*map(_files, documents))
 
 

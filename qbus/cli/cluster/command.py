@@ -1,4 +1,4 @@
-"""`qbus cluster`: up, start-node, status."""
+"""`qbus cluster`: up, start-node, status, wait."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import click
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import bootstrap_options, json_option
 from qbus.cli.output import emit
-from qbus.cli.parameters import IntRange, key_value
+from qbus.cli.parameters import IntRange, duration, key_value
 from qbus.cli.targets import Target
 
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
@@ -124,5 +124,53 @@ def status(*, data_dir: Path | None, zookeeper: str | None, target: Target, as_j
 
     async def show() -> None:
         emit(await gather(data_dir, zookeeper, target), cluster_status, as_json=as_json)
+
+    run_to_end(show())
+
+
+@cluster.command()
+@click.option("--data-dir", type=_DIRECTORY, metavar="DIR", help="Directory of 'qbus cluster up'.")
+@click.option("--zookeeper", metavar="HOST:PORT,.../CHROOT", help="ZooKeeper of the brokers.")
+@click.option(
+    "--brokers",
+    type=IntRange(1),
+    metavar="N",
+    help="At least N brokers are up. Default: all that are registered or hold replicas.",
+)
+@click.option(
+    "--timeout",
+    "timeout_ms",
+    type=duration,
+    default="60s",
+    show_default=True,
+    metavar="DURATION",
+    help="Give up after this time.",
+)
+@bootstrap_options
+@json_option
+def wait(
+    *,
+    data_dir: Path | None,
+    zookeeper: str | None,
+    brokers: int | None,
+    timeout_ms: int,
+    target: Target,
+    as_json: bool,
+) -> None:
+    """Wait until all brokers are up and every partition has a leader and all replicas in sync.
+
+    What is missing is printed on stderr while it waits. Exit codes: 0 nothing is missing, 3
+    something still is when the time is over.
+    """
+    from qbus.cli.cluster.status import gather
+    from qbus.cli.cluster.tables import cluster_status
+    from qbus.cli.cluster.waiting import wait_until_complete
+    from qbus.cli.running import run_to_end
+
+    async def show() -> None:
+        found = await wait_until_complete(
+            lambda: gather(data_dir, zookeeper, target), brokers, timeout_ms
+        )
+        emit(found, cluster_status, as_json=as_json)
 
     run_to_end(show())

@@ -9,7 +9,7 @@ from qbus.cli.contexts import Context, Contexts
 from qbus.cli.failures import Failure
 from qbus.cli.lazy import COMMAND_CONFIG, OrderedGroup
 from qbus.cli.options import json_option
-from qbus.cli.output import Document, emit, table
+from qbus.cli.output import Document, Remark, emit, table
 from qbus.cli.parameters import bootstrap as bootstrap_type
 
 
@@ -115,7 +115,9 @@ def _used(document: Document) -> str:
 
 def _listed(documents: list[Document]) -> Any:
     if not documents:
-        return "No contexts yet: make one with 'qbus context use NAME --bootstrap HOST:PORT'."
+        return Remark(
+            "No contexts yet: make one with 'qbus context use NAME --bootstrap HOST:PORT'."
+        )
     return table(
         "",
         "context",

@@ -42,17 +42,23 @@ def dump_log(
     (.snapshot) or of what is held back (.control), a log-manifest, a checkpoint, or a directory,
     which means all of its files: of one partition, or a broker's data directory with those of all
     its partitions. The command only reads and does not disturb a running broker. The exit code is 1
-    if there are problems. --gaps is for mirrors, which have the gaps of their sources; logs that
-    their broker compacted need it only apart from its data directory. --json prints one object per
-    line.
+    if there are problems, 4 if the files have no entry to check. --gaps is for mirrors, which have
+    the gaps of their sources; logs that their broker compacted need it only apart from its data
+    directory. --json prints one object per line.
     """
     from qbus.cli.dump.entries import expand, read_entries
+    from qbus.cli.failures import NOTHING_CHECKED
     from qbus.cli.output import note
 
-    count = 0
+    count = checked = 0
     for path in expand(files):
         entries = read_entries(path, with_records=records, gaps=gaps)
-        count += _print_file(path, entries, only_problems=only_problems, as_json=as_json)
+        entries_of, found = _print_file(path, entries, only_problems=only_problems, as_json=as_json)
+        checked += entries_of
+        count += found
+    if not checked:
+        note("qbus: nothing was checked: the files have no entries")
+        context.exit(NOTHING_CHECKED)
     if count:
         note(f"qbus: {count} problem{'s' * (count != 1)}")
         context.exit(1)
@@ -60,8 +66,8 @@ def dump_log(
 
 def _print_file(
     path: Path, entries: "Iterable[Entry]", *, only_problems: bool, as_json: bool
-) -> int:
-    """Print the entries of one file while reading it; return the number of problems."""
+) -> tuple[int, int]:
+    """Print the entries of one file while reading it; return how many, and how many problems."""
     from qbus.cli.dump.text import heading, line, summary
     from qbus.cli.output import json_line
 
@@ -77,4 +83,4 @@ def _print_file(
         click.echo(json_line(entry) if as_json else line(entry))
     if not as_json:
         click.echo(summary(kinds, problems))
-    return problems
+    return kinds.total(), problems

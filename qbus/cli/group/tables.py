@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING, Any
 
-from qbus.cli.output import table
+from qbus.cli.output import Remark, table
 from qbus.cli.units import counted
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def group_list(groups: list[dict[str, Any]]) -> "RenderableType":
     """One line for each group."""
     if not groups:
-        return "No groups yet: 'qbus consume TOPIC --group NAME' makes one."
+        return Remark("No groups yet: 'qbus consume TOPIC --group NAME' makes one.")
     return table(
         "group",
         "state",

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import click
 
+from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import json_option
 
 
-@click.group()
+@click.group(cls=OrderedGroup)
 def log() -> None:
     """Work on the logs in the data directory of a stopped broker."""
 

@@ -10,7 +10,7 @@ from qbus.broker.log.data_directory import LOCK
 from qbus.broker.log.names import parse_partition
 from qbus.broker.log.salvage import SalvageError, SegmentDamage, find_damage, salvage
 from qbus.cli.failures import Failure, Misuse
-from qbus.cli.output import Document
+from qbus.cli.output import Document, Remark
 
 
 class Salvage:
@@ -84,7 +84,7 @@ class Salvage:
 def shown(documents: Sequence[Document], *, execute: bool) -> str:
     """A line for each damaged range, and what to do next."""
     if not documents:
-        return "No damage was found."
+        return Remark("No damage was found.")
     return "\n".join((*map(_line, documents), _summary(documents, execute=execute)))
 
 

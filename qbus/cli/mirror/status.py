@@ -5,11 +5,11 @@ from contextlib import AsyncExitStack
 import click
 
 from qbus.cli.daemon_store import administration, read_statuses
-from qbus.cli.failures import Failure, describe
+from qbus.cli.failures import NOTHING_CHECKED, Failure, describe
 from qbus.cli.mirror.config import configuration, sides
 from qbus.cli.mirror.options import Selected
 from qbus.cli.mirror.tables import status_tables
-from qbus.cli.output import Document, emit
+from qbus.cli.output import Document, emit, note
 from qbus.cli.running import watching
 from qbus.cli.session import ensure_reachable
 from qbus.clients.mirror.config import LinkConfig, links
@@ -49,6 +49,9 @@ async def show_status(stated: Selected, *, watch: bool, as_json: bool) -> None:
             emit(document, status_tables, as_json=as_json)
             if any(link["error"] is not None for link in document["links"]):
                 raise click.exceptions.Exit(1)
+            if not any(link["partitions"] for link in document["links"]):
+                note("Nothing is mirrored: no topic of a source is chosen, or none exists.")
+                raise click.exceptions.Exit(NOTHING_CHECKED)
 
 
 class _LinkProbe:

@@ -116,7 +116,11 @@ async def verify(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Show the progress of a plan; remove its throttle once all moves have ended."""
+    """Show the progress of a plan; remove its throttle once all moves have ended.
+
+    Exit codes: 0 all partitions are where the plan has them, 3 some still move or are elsewhere.
+    """
+    from qbus.cli.failures import FINDINGS
     from qbus.cli.reassign import actions, tables
     from qbus.cli.session import administration
 
@@ -124,6 +128,8 @@ async def verify(
     async with administration(target) as admin:
         document = await actions.verify(admin, plan, keep_throttle=keep_throttle)
     emit(document, tables.progress, as_json=as_json)
+    if any(found["state"] != "done" for found in document["partitions"]):
+        raise click.exceptions.Exit(FINDINGS)
 
 
 @reassign.command()

@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING, Any
 
-from qbus.cli.output import table
+from qbus.cli.output import Remark, table
 from qbus.cli.units import counted
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def progress(document: dict[str, Any]) -> "RenderableType":
 def moves(documents: list[dict[str, Any]]) -> "RenderableType":
     """One line for each partition that moves."""
     if not documents:
-        return "No partition is moving."
+        return Remark("No partition is moving.")
     rows = (
         (move["topic"], move["partition"], move["replicas"], move["adding"], move["removing"])
         for move in documents
@@ -39,5 +39,5 @@ def moves(documents: list[dict[str, Any]]) -> "RenderableType":
 def cancelled(documents: list[dict[str, Any]]) -> "RenderableType":
     """The moves that were cancelled."""
     if not documents:
-        return "None of these partitions was moving."
+        return Remark("None of these partitions was moving.")
     return "\n".join(f"Cancelled {move['topic']}-{move['partition']}." for move in documents)

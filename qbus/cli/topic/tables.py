@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from qbus.cli import failing_directories
-from qbus.cli.output import table
+from qbus.cli.output import Remark, table
 from qbus.cli.topic.replicas import damage_sentence
 from qbus.cli.units import counted, format_seconds, format_size
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def topic_list(topics: list[dict[str, Any]]) -> "RenderableType":
     """One line for each topic."""
     if not topics:
-        return "No topics yet: create one with 'qbus topic create NAME'."
+        return Remark("No topics yet: create one with 'qbus topic create NAME'.")
     # Partitions without a leader are rare: most tables do without the column.
     shows_offline = any(t["offline"] for t in topics)
     return table(
@@ -55,7 +55,7 @@ def topic_descriptions(topics: list[dict[str, Any]]) -> "RenderableType":
     from rich.console import Group
 
     if not topics:
-        return "No such partitions."
+        return Remark("No such partitions.")
     parts: list[RenderableType] = []
     for topic in topics:
         if parts:

@@ -3,7 +3,7 @@
 import time
 from typing import TYPE_CHECKING, Any
 
-from qbus.cli.output import Document, table
+from qbus.cli.output import Document, Remark, table
 from qbus.cli.units import counted, format_moment, format_seconds
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def hanging(found: "HangingTransaction") -> Document:
 def transaction_list(found: list[dict[str, Any]]) -> "RenderableType":
     """One line for each transactional id."""
     if not found:
-        return "No transactions: a producer with a transactional_id makes one."
+        return Remark("No transactions: a producer with a transactional_id makes one.")
     return table(
         "transactional id",
         "#coordinator",
@@ -104,7 +104,7 @@ def _producer(one: dict[str, Any]) -> str:
 def hanging_list(found: list[dict[str, Any]]) -> "RenderableType":
     """One line for each hanging transaction."""
     if not found:
-        return "No transaction hangs."
+        return Remark("No transaction hangs.")
     return table(
         "topic",
         "#partition",

@@ -8,7 +8,7 @@ import click
 from qbus.cli.completing import users
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command
-from qbus.cli.output import Document, emit, table
+from qbus.cli.output import Document, Remark, emit, table
 from qbus.cli.parameters import IntRange
 from qbus.cli.targets import Target
 
@@ -170,7 +170,7 @@ def _added(document: Document) -> str:
 
 def _listed(documents: list[Document]) -> "RenderableType":
     if not documents:
-        return "No users yet: add one with 'qbus user add NAME'."
+        return Remark("No users yet: add one with 'qbus user add NAME'.")
     rows = (
         (document["user"], one["mechanism"], one["iterations"])
         for document in documents

@@ -154,7 +154,7 @@ def test_operators_set_show_and_remove_configurations(cluster: Cluster, tmp_path
     assert "source[1].gizp: no such field; did you mean gzip?" in refused.stderr
     assert qbus_agent("config", "get", "web").stdout == good
     assert json.loads(qbus_agent("config", "get", "web", "--json").stdout)["version"] == 1
-    assert "No agent is connected" in qbus_agent("status").stdout
+    assert "No agent is connected" in qbus_agent("status").stderr
     assert "no agent x is connected" in qbus_agent("status", "x").stderr
     assert qbus_agent("config", "delete", "web").exit_code == 0
     assert qbus_agent("config", "delete", "web").exit_code == 1

@@ -226,3 +226,10 @@ def test_the_state_of_what_is_held_back(qbus: Qbus, delaying: Path, tmp_path: Pa
     snapshot.write_bytes(snapshot.read_bytes()[:-1] + b"?")
     (damaged,) = entries(qbus, str(snapshot), code=1)
     assert damaged["problems"][0]["kind"] == "unreadable"
+
+
+def test_files_without_entries_are_not_whole(qbus: Qbus, tmp_path: Path) -> None:
+    (tmp_path / SEGMENT).touch()
+    done = qbus.run("dump-log", str(tmp_path), "--json")
+    assert (done.code, done.stdout) == (4, b"")
+    assert b"nothing was checked" in done.stderr

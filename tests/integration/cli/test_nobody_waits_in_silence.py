@@ -57,6 +57,7 @@ ARGUMENTS = {
     "elect-leaders": ["t"],
     "broker-config": ["--broker", "1"],
     "cluster status": [],
+    "cluster wait": ["--timeout", "1s"],
     "agent run": ["--topic", "t", "--data-dir", "DATA", "LOG"],
     "transaction list": [],
     "transaction describe": ["t"],
@@ -102,6 +103,7 @@ NAME_NO_TOPIC = {
     "log-dirs move",  # which looks for the directory first
     "broker-config",
     "cluster status",
+    "cluster wait",
     "user add",
     "user list",
     "user remove",

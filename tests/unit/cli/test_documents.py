@@ -1,6 +1,7 @@
 """The documents of `--json`, and the tables that people get of them."""
 
 import io
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -8,6 +9,7 @@ from uuid import UUID
 import pytest
 from rich.console import Console, RenderableType
 
+from qbus.cli.agent import tables as agent_tables
 from qbus.cli.documents import (
     group_description,
     group_summary,
@@ -17,8 +19,11 @@ from qbus.cli.documents import (
     topic_summary,
 )
 from qbus.cli.group import tables as group_tables
+from qbus.cli.output import Remark, emit
+from qbus.cli.reassign.tables import moves
 from qbus.cli.settings import settings
 from qbus.cli.topic import tables as topic_tables
+from qbus.cli.transaction.tables import hanging_list, transaction_list
 from qbus.clients.admin.types import DelayedRecords
 from qbus.clients.types import (
     ConfigEntry,
@@ -122,6 +127,29 @@ def test_what_is_held_back_in_partitions_that_cannot_be_read_is_unknown() -> Non
         "Nothing is known to be held back, without 2 partitions that cannot be read."
     )
     assert topic_tables.held_back(0, None) == "Nothing is held back."
+
+
+def test_a_list_without_entries_leaves_stdout_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    """A script that counts lines takes no sentence for a finding."""
+    emit([], topic_tables.topic_descriptions, as_json=False)
+    assert capsys.readouterr() == ("", "No such partitions.\n")
+
+
+@pytest.mark.parametrize(
+    "present",
+    [
+        agent_tables.status_table,
+        agent_tables.file_tables,
+        group_tables.group_list,
+        hanging_list,
+        moves,
+        topic_tables.topic_descriptions,
+        topic_tables.topic_list,
+        transaction_list,
+    ],
+)
+def test_nothing_found_is_a_remark(present: Callable[[list[dict[str, Any]]], Any]) -> None:
+    assert isinstance(present([]), Remark)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeSecurity:
 
 
 def test_limits_are_set_shown_and_removed(cluster: FakeSecurity) -> None:
-    assert run("quota", "show").stdout.startswith("No limits: set one with")
+    assert run("quota", "show").stderr.startswith("No limits: set one with")
     said = run("quota", "set", "--user", "alice", "producer_byte_rate=1e6", "request_percentage=50")
     assert said.stdout == (
         "Limits of user alice: producer_byte_rate=1,000,000, request_percentage=50.\n"

@@ -120,7 +120,7 @@ def listed(*arguments: str) -> list[str]:
 
 
 def test_rules_are_listed_by_what_they_are_about(cluster: FakeSecurity) -> None:
-    assert run("acl", "list").stdout == "No such rules.\n"
+    assert run("acl", "list").stderr == "No such rules.\n"
     add(*ALICE, "--operation", "read", "--topic", "orders")
     add(*ALICE, "--operation", "read", "--topic", "ord", "--prefix")
     add("--principal", "User:bob", "--operation", "write", "--topic", "*")

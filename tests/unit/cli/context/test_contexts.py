@@ -49,7 +49,7 @@ def listed() -> Sequence[dict[str, Any]]:
 
 def test_without_contexts_a_command_talks_to_this_machine() -> None:
     assert shown() == "127.0.0.1:9092"
-    assert run("list").stdout.startswith("No contexts yet: make one with")
+    assert run("list").stderr.startswith("No contexts yet: make one with")
 
 
 def test_the_context_that_was_used_last_counts() -> None:

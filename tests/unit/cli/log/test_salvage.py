@@ -59,6 +59,7 @@ def test_it_sets_them_aside(data_dir: Path, where: str | None) -> None:
     assert saved.stat().st_size == SIZE
     again = run(data_dir)
     assert (again.exit_code, again.output) == (0, "No damage was found.\n")
+    assert again.stdout == ""
 
 
 def test_only_the_named_partitions(data_dir: Path) -> None:

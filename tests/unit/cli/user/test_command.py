@@ -73,7 +73,7 @@ def test_what_the_user_connects_with_is_saved(cluster: FakeSecurity, tmp_path: P
 
 
 def test_users_are_listed(cluster: FakeSecurity) -> None:
-    assert run("user", "list").stdout == "No users yet: add one with 'qbus user add NAME'.\n"
+    assert run("user", "list").stderr == "No users yet: add one with 'qbus user add NAME'.\n"
     run("user", "add", "alice", "--password", "p")
     assert "SCRAM-SHA-256" in run("user", "list").stdout
     (document,) = json.loads(run("user", "list", "alice", "--json").stdout)
