@@ -53,6 +53,7 @@ _RESULT_OVERHEAD: Final = 1024  # what a result takes besides its bytes, at most
 _FOREVER_S: Final = 1e9
 _SAY_AGAIN_S: Final = 60.0
 
+_BACKOFF: Final = -1  # as the settings of the queue say
 _IS_LOCAL: Final = b"QBUS.LOCAL"
 
 
@@ -281,10 +282,12 @@ class JobCommands:
     def nack(self, call: Call) -> Reply:
         """``NACK id ... [DELAY s]``: whoever had it failed, and it is to be given out again."""
         ids, words = _split(call.arguments[1:], b"delay")
-        delay = need_integer(words[1]) if words else 0
-        if delay < 0:
-            raise CommandError("ERR DELAY time must be a non negative number")
-        return self._count(call, ids, partial(self._put_back, 1000 * delay, nack=True), words)
+        delay_ms = _BACKOFF
+        if words:
+            delay_ms = 1000 * need_integer(words[1])
+            if delay_ms < 0:
+                raise CommandError("ERR DELAY time must be a non negative number")
+        return self._count(call, ids, partial(self._put_back, delay_ms, nack=True), words)
 
     async def _put_back(self, delay_ms: int, found: Found, *, nack: bool) -> bool:
         if found.offset is None:

@@ -366,6 +366,7 @@ class DisqueService(PartitionListener[Partition]):
                 queue = self._queues.get(queue_of(event.topic.name))
                 if queue is not None:
                     queue.set_pause(self.metadata.topic_config(event.topic).qbus_queue_pause)
+                    self._loop.call_soon(self._refresh, queue)
             elif isinstance(event, TopicDeleted):
                 queue = self._queues.get(queue_of(event.topic.name))
                 if queue is not None:

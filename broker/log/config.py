@@ -45,6 +45,10 @@ class LogConfig:
     qbus_delay_dead_letter_topic: str = ""
     qbus_queue_retention: str = "time"
     qbus_queue_abandoned_ms: int = -1
+    qbus_queue_delivery_limit: int = -1
+    qbus_queue_retry_backoff_ms: int = -1
+    qbus_queue_retry_backoff_max_ms: int = -1
+    qbus_queue_dead_letter_topic: str = ""
     qbus_mirror_source: str = ""
     qbus_mirror_topic_id: str = ""
     qbus_mirror_former_source: str = ""

@@ -78,6 +78,7 @@ _JOBS = {
     "share.delivery.count.limit": "0",
     "share.partition.max.record.locks": "100000",
     "share.record.lock.duration.ms": "300000",
+    "qbus.retry.nack.backoff.ms": "100",
 }
 """Its defaults: Disque gives up no job for having been given out often, and bounds no workers."""
 

@@ -12,6 +12,7 @@ from qbus.records import Buffer
 from qbus.records.control import Change, ChangeKind
 
 from ..delay.log_throttle import LogThrottle
+from ..log.config import LogConfig
 from ..partition.background_tasks import BackgroundTasks
 from ..partition.events import PartitionListener
 from ..partition.partition import Partition
@@ -56,6 +57,7 @@ class LedQueues:
         self.loading = asyncio.Lock()
         self.dead_letters = dead_letters
         self.queues: dict[str, ShareQueue] = {}
+        self._settings: dict[str, tuple[GroupSettings, LogConfig, GroupSettings]] = {}
         self._waited: dict[WaitsForRecords, None] = {}  # by whom, perhaps, for records to come
         self._loop = asyncio.get_running_loop()
         self._is_due = False
@@ -71,6 +73,7 @@ class LedQueues:
 
     def queue(self, group: str, settings: GroupSettings) -> ShareQueue:
         """The records as ``group`` takes them; one that is new begins. Raises ApiError."""
+        settings = self._within_topic(group, settings)
         known = self.queues.get(group)
         if known is not None:
             known.configure(settings)
@@ -79,6 +82,14 @@ class LedQueues:
             self.start_now(group, settings.auto_offset_reset)
         queue = self.queues[group] = ShareQueue(self, group, settings)
         return queue
+
+    def _within_topic(self, group: str, settings: GroupSettings) -> GroupSettings:
+        """The settings in force: the topic's own before the group's."""
+        config = self.partition.log.config
+        known = self._settings.get(group)
+        if known is None or known[0] is not settings or known[1] is not config:
+            known = self._settings[group] = settings, config, settings.within(config)
+        return known[2]
 
     def _check_count(self, group: str) -> None:
         fold = self.fold

@@ -1,11 +1,15 @@
 """The settings of a share group, as far as they concern the records of one partition."""
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ..log.config import LogConfig
 
 LATEST: Final = "latest"
 EARLIEST: Final = "earliest"
 READ_COMMITTED: Final = "read_committed"
+_GOLDEN: Final = 0x9E3779B1  # spreads consecutive numbers over 32 bits (Knuth)
+
 BY_DURATION: Final = "by_duration:"
 """What ``auto_offset_reset`` begins with where an ISO 8601 duration follows, such as ``PT1H``."""
 
@@ -24,6 +28,10 @@ class GroupSettings:
         or ``by_duration:`` and an ISO 8601 duration before now.
     backoff_ms: how long a record is not given out after its first delivery failed. Each further one
         multiplies that by ``backoff_multiplier``, up to ``backoff_max_ms``.
+    nack_backoff_ms: the same where ``backoff_ms`` is 0, after a delivery that was refused (NACK)
+        rather than left without an answer.
+    backoff_jitter: the share of a back-off by which it is longer or shorter, so that records that
+        failed together do not come back together (KIP-580: 0.2).
     isolation: whether records of open and aborted transactions are given out
         (``read_uncommitted``), or nobody gets those of aborted ones, and those of open ones wait
         until their transactions end (``read_committed``).
@@ -37,17 +45,38 @@ class GroupSettings:
     auto_offset_reset: str = LATEST
     isolation: str = "read_uncommitted"
     backoff_ms: int = 0
+    nack_backoff_ms: int = 0
     backoff_multiplier: float = 2.0
     backoff_max_ms: int = 3_600_000
+    backoff_jitter: float = 0.0
     dead_letter_topic: str = ""
     filter: str = ""
 
-    def backoff_after(self, deliveries: int) -> int:
-        """How long a record is not given out after so many deliveries failed, in milliseconds."""
-        if self.backoff_ms <= 0 or deliveries <= 0:
+    def backoff_after(self, deliveries: int, offset: int = 0, *, is_nack: bool = False) -> int:
+        """How long a record is not given out after so many deliveries failed, in milliseconds.
+
+        The jitter depends on the record's ``offset`` and its ``deliveries`` alone.
+        """
+        first_ms = self.backoff_ms or (self.nack_backoff_ms if is_nack else 0)
+        if first_ms <= 0 or deliveries <= 0:
             return 0
+        spread = ((offset + deliveries) * _GOLDEN & 0xFFFFFFFF) / 0x80000000 - 1
         try:
-            delay = self.backoff_ms * self.backoff_multiplier ** (deliveries - 1)
+            delay = first_ms * self.backoff_multiplier ** (deliveries - 1)
         except OverflowError:
             return self.backoff_max_ms
-        return int(min(delay, self.backoff_max_ms))
+        return int(min(delay * (1 + self.backoff_jitter * spread), self.backoff_max_ms))
+
+    def within(self, topic: LogConfig) -> "GroupSettings":
+        """The settings for records of a topic, whose own settings come before the group's."""
+        own: dict[str, Any] = {}
+        if topic.qbus_queue_delivery_limit >= 0:
+            own["delivery_limit"] = topic.qbus_queue_delivery_limit
+        if topic.qbus_queue_retry_backoff_ms >= 0:
+            own["backoff_ms"] = topic.qbus_queue_retry_backoff_ms
+            own["nack_backoff_ms"] = 0
+        if topic.qbus_queue_retry_backoff_max_ms >= 0:
+            own["backoff_max_ms"] = topic.qbus_queue_retry_backoff_max_ms
+        if topic.qbus_queue_dead_letter_topic:
+            own["dead_letter_topic"] = topic.qbus_queue_dead_letter_topic
+        return replace(self, **own) if own else self

@@ -397,16 +397,23 @@ class QueueState:
             return self._return(first, last, history._replace(rejected=True), 0, wall_ms)
         if ack.nack:
             history = history._replace(nacks=history.nacks + 1)
-        return self._return(first, last, history, ack.delay_ms, wall_ms)
+        return self._return(first, last, history, ack.delay_ms, wall_ms, is_nack=ack.nack)
 
     def _return(
-        self, first: int, last: int, history: History, delay_ms: int, wall_ms: int
+        self,
+        first: int,
+        last: int,
+        history: History,
+        delay_ms: int,
+        wall_ms: int,
+        *,
+        is_nack: bool = False,
     ) -> Change:
         """The change for records that are to be given out again, or given up."""
         if self.is_over(history) and not self.settings.dead_letter_topic:
             return self._done(ChangeKind.ARCHIVED, first, last)
         if delay_ms < 0:
-            delay_ms = self.settings.backoff_after(history.deliveries)
+            delay_ms = self.settings.backoff_after(history.deliveries, first, is_nack=is_nack)
         not_before = wall_ms + delay_ms if delay_ms else 0
         history = history._replace(not_before=not_before)
         return Change(ChangeKind.RETURNED, first, last, history)
@@ -590,7 +597,7 @@ class QueueState:
             history = history._replace(nacks=history.nacks + 1)
         else:
             history = history._replace(timeouts=history.timeouts + 1)
-        change = self._return(offset, offset, history, delay_ms, wall_ms)
+        change = self._return(offset, offset, history, delay_ms, wall_ms, is_nack=nack)
         dropped = 1 if change.kind is ChangeKind.ARCHIVED else 0
         counts = QueueCounts(released=1, dropped=dropped)
         return Settlement([change], self._begin(offset, offset), counts)

@@ -39,8 +39,13 @@ _REPLICAS = 3
 _DEFAULT_LOCK = 30.0
 _LOOK_AROUND = 1.0
 _MOST_AT_ONCE = 1000
-QUEUE_CONFIG = {"qbus.delay.enable": "true", "qbus.queue.retention": "acknowledged"}
-"""The settings of topics that are created as queues, as Disque's side creates them."""
+QUEUE_CONFIG = {
+    "qbus.delay.enable": "true",
+    "qbus.queue.retention": "acknowledged",
+    "qbus.queue.delivery.limit": "5",
+    "qbus.queue.retry.backoff.ms": "200",
+}
+"""The settings of topics that are created as queues: jobs that always fail end within seconds."""
 _EXISTS = ErrorCode.TOPIC_ALREADY_EXISTS
 _FROM_THE_START = {"share.auto.offset.reset": "earliest"}
 

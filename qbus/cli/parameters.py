@@ -97,6 +97,13 @@ def delay_text(text: str) -> str:
     return text
 
 
+def limit(text: str) -> str:
+    """A number from 1 on, or ``none``."""
+    if text != "none" and not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise click.BadParameter("a number from 1 on, or none.")
+    return text
+
+
 def due(text: str) -> int:
     """A time to come, in milliseconds since the Unix epoch."""
     from qbus.delay import parse_duration

@@ -117,6 +117,14 @@ class ShareGroupKeys(Settings):
         at_least=0,
         at_most=365 * _DAY_MS,
     )
+    qbus_retry_nack_backoff_ms = long(
+        0,
+        "How long a record is not given out again after its first delivery was refused (NACK), "
+        "where qbus.retry.backoff.ms is 0. 100 in the group disque, unless set.",
+        unit="ms",
+        at_least=0,
+        at_most=365 * _DAY_MS,
+    )
     qbus_retry_backoff_multiplier = double(
         2.0,
         "What each further failed delivery of a record multiplies qbus.retry.backoff.ms by.",

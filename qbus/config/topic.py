@@ -260,6 +260,35 @@ class TopicKeys(Settings):
         unit="ms",
         at_least=-1,
     )
+    qbus_queue_delivery_limit = integer(
+        -1,
+        "How often a record is given out at most, by every share group. 0: no limit; -1: as "
+        "share.delivery.count.limit of the group says.",
+        at_least=-1,
+    )
+    qbus_queue_retry_backoff_ms = long(
+        -1,
+        "How long a record is not given out again after its first delivery failed, by every share "
+        "group; each further one doubles it, and a random fifth is added or taken away. -1: as "
+        "qbus.retry.backoff.ms of the group says.",
+        unit="ms",
+        at_least=-1,
+        at_most=365 * _DAY_MS,
+    )
+    qbus_queue_retry_backoff_max_ms = long(
+        -1,
+        "Longest time that a record is not given out after a failed delivery, by every share "
+        "group. -1: as qbus.retry.backoff.max.ms of the group says.",
+        unit="ms",
+        at_least=-1,
+        at_most=365 * _DAY_MS,
+    )
+    qbus_queue_dead_letter_topic = string(
+        "",
+        "The topic that gets records which a share group rejected, or got too often. Empty: the "
+        "one that errors.deadletterqueue.topic.name of the group names.",
+        check=_topic_or_none,
+    )
     qbus_queue_pause = string(
         "none",
         "What the topic does not do as a queue of jobs: in, take jobs; out, give them out; all, "

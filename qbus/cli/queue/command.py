@@ -1,4 +1,4 @@
-"""`qbus queue`: create, add, work, peek, stat, redrive, pause."""
+"""`qbus queue`: create, add, work, peek, stat, describe, set, redrive, pause."""
 
 import os
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ from qbus.cli.completing import topics
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command, config_option
 from qbus.cli.output import emit, note
-from qbus.cli.parameters import IntRange, delay_text, header
+from qbus.cli.parameters import IntRange, delay_text, header, limit
 from qbus.cli.targets import Target
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def queue() -> None:
     "--dead-letters",
     metavar="TOPIC",
     shell_complete=topics,
-    help="Where jobs go that could not be done, of all queues of the group; a topic, which is"
-    " created if there is none.",
+    help="Where jobs of the queue go that could not be done; a topic, which is created if there is"
+    " none.",
 )
 @click.option("--if-not-exists", is_flag=True, help="An existing queue is no error.")
 @_group_option
@@ -66,36 +66,45 @@ async def create(
     target: Target,
     as_json: bool,
 ) -> None:
-    """Create QUEUE. One that does not exist is also created when a job is added to it."""
+    """Create QUEUE. One that does not exist is also created when a job is added to it.
+
+    A job is given out 5 times at most, after 200 ms, 400 ms and so on: see 'qbus queue set'.
+    """
+    from qbus.cli.queue.settings import changes_of, read_settings
     from qbus.cli.queue.topics import create_dead_letters, create_queue, topic_of
     from qbus.cli.session import administration
 
     topic = topic_of(name)
+    changes = changes_of(topic, dead_letters=dead_letters)
     async with administration(target) as admin:
         document = await create_queue(
             admin,
             topic,
             partitions=partitions,
             replication_factor=replication_factor,
-            config=dict(config),
+            config={**dict(config), **changes},
             is_needed=not if_not_exists,
         )
-        if dead_letters is not None:
+        if dead_letters:
             await create_dead_letters(admin, dead_letters)
-        await _configure(admin, group, dead_letters)
+        await _configure(admin, group, topic, {} if document["created"] else changes)
+        settings = (await read_settings(admin, topic, group))["settings"]
     emit({"queue": name, **document}, _created, as_json=as_json)
+    limit, letters = settings["delivery_limit"]["value"], settings["dead_letters"]["value"]
+    if document["created"] and limit and not letters:
+        note(f"A job that fails {limit} times is dropped: --dead-letters TOPIC keeps it.")
 
 
-async def _configure(admin: "Admin", group: str, dead_letters: str | None) -> None:
-    """Have a group of one's own begin at the earliest job, and name its dead letter topic."""
+async def _configure(admin: "Admin", group: str, topic: str, changes: dict[str, str]) -> None:
+    """Have a group of one's own begin at the earliest job, and change an existing queue."""
     from qbus.clients.types import ConfigKind
     from qbus.jobs import GROUP
 
-    settings = {} if group == GROUP else {"share.auto.offset.reset": "earliest"}
-    if dead_letters is not None:
-        settings["errors.deadletterqueue.topic.name"] = dead_letters
-    if settings:
-        await admin.alter_config(ConfigKind.GROUP, group, set=settings)
+    if group != GROUP:
+        earliest = {"share.auto.offset.reset": "earliest"}
+        await admin.alter_config(ConfigKind.GROUP, group, set=earliest)
+    if changes:
+        await admin.alter_config(ConfigKind.TOPIC, topic, set=changes)
 
 
 def _created(document: "Document") -> str:
@@ -181,7 +190,7 @@ async def add(
     "--backoff",
     type=delay_text,
     metavar="30s",
-    help="How long a job waits that could not be done. Default: as the group says.",
+    help="How long a job waits that could not be done. Default: as the queue says.",
 )
 @click.option(
     "--result", is_flag=True, help="Keep what the command prints on stdout as the job's result."
@@ -281,6 +290,84 @@ async def stat(
     emit(documents, queues_table, as_json=as_json)
     if offline:
         raise Failure(f"partitions without a leader may hold jobs, too: {', '.join(offline)}")
+
+
+@queue.command()
+@_queue_argument
+@_group_option
+@client_command
+async def describe(*, name: str, group: str, target: Target, as_json: bool) -> None:
+    """Show the settings of QUEUE: how often jobs are given out, when, and where dead letters go."""
+    from qbus.cli.queue.settings import read_settings
+    from qbus.cli.queue.tables import settings_table
+    from qbus.cli.queue.topics import topic_of
+    from qbus.cli.session import administration
+
+    async with administration(target) as admin:
+        document = await read_settings(admin, topic_of(name), group)
+    emit({"queue": name, **document}, settings_table, as_json=as_json)
+
+
+@queue.command("set")
+@_queue_argument
+@click.option(
+    "--delivery-limit",
+    type=limit,
+    metavar="N|none",
+    help="How often a job is given out at most.",
+)
+@click.option(
+    "--backoff",
+    type=delay_text,
+    metavar="10s",
+    help="How long a job waits after its first delivery failed; each further one doubles it.",
+)
+@click.option("--backoff-max", type=delay_text, metavar="1h", help="How long a job waits at most.")
+@click.option(
+    "--dead-letters",
+    metavar="TOPIC",
+    shell_complete=topics,
+    help="Where jobs go that could not be done; a topic, which is created if there is none. Empty:"
+    " as the group says.",
+)
+@client_command
+async def set_settings(
+    *,
+    name: str,
+    delivery_limit: str | None,
+    backoff: str | None,
+    backoff_max: str | None,
+    dead_letters: str | None,
+    target: Target,
+    as_json: bool,
+) -> None:
+    """Change the settings of QUEUE, for every share group that takes its jobs."""
+    from qbus.cli.queue.settings import changes_of
+    from qbus.cli.queue.topics import create_dead_letters, topic_of
+    from qbus.cli.session import administration
+    from qbus.clients.types import ConfigKind
+
+    topic = topic_of(name)
+    changes = changes_of(
+        topic,
+        delivery_limit=delivery_limit,
+        backoff=backoff,
+        backoff_max=backoff_max,
+        dead_letters=dead_letters,
+    )
+    if not changes:
+        raise click.UsageError("Name a setting, such as --delivery-limit 10.")
+    async with administration(target) as admin:
+        if dead_letters:
+            await admin.describe_topic(topic)  # fails before anything is created
+            await create_dead_letters(admin, dead_letters)
+        await admin.alter_config(ConfigKind.TOPIC, topic, set=changes)
+    emit({"queue": name, "topic": topic, "set": changes}, _set, as_json=as_json)
+
+
+def _set(document: "Document") -> str:
+    changes = ", ".join(f"{key}={value}" for key, value in document["set"].items())
+    return f"Queue {document['queue']}: {changes}."
 
 
 @queue.command()

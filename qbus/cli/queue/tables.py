@@ -46,6 +46,31 @@ def queues_table(queues: list[dict[str, Any]]) -> "RenderableType":
     )
 
 
+def settings_table(document: dict[str, Any]) -> "RenderableType":
+    """One line for each setting."""
+    settings = document["settings"]
+    limit, letters = settings["delivery_limit"], settings["dead_letters"]
+    shown = (
+        ("deliveries at most", limit, limit["value"] or "no limit"),
+        *(
+            (name, settings[key], format_seconds(settings[key]["value"] / 1000))
+            for name, key in (("back-off", "backoff_ms"), ("back-off at most", "backoff_max_ms"))
+        ),
+        ("dead letters", letters, letters["value"] or "dropped"),
+    )
+    return table(
+        "setting",
+        "value",
+        "set by",
+        rows=((name, text, _origin(setting["from"], document)) for name, setting, text in shown),
+        whole=("setting", "value", "set by"),
+    )
+
+
+def _origin(source: str, document: dict[str, Any]) -> str:
+    return "the queue" if source == "queue" else f"group {document['group']}"
+
+
 def jobs_table(document: dict[str, Any]) -> "RenderableType":
     """One line for each job."""
     jobs = document["jobs"]

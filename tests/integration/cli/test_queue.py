@@ -85,6 +85,32 @@ def test_a_failed_job_waits_and_comes_again(qbus: Qbus, queue: str) -> None:
     assert done.stderr.count(b"ended with 3") == 2
 
 
+def test_a_job_that_always_fails_ends_among_the_dead_letters_of_its_queue(qbus: Qbus) -> None:
+    queue = f"queue-{next(_numbers)}"
+    qbus("queue", "create", queue, "--dead-letters", f"{queue}.dead")
+    qbus("queue", "create", f"{queue}-other", "--dead-letters", f"{queue}-other.dead")
+    added(qbus, queue, "poison")
+    done = worked(qbus, queue, FAIL, "--idle", "4s")
+    assert (done["done"], done["failed"]) == (0, 5)
+    letters = qbus("consume", f"{queue}.dead", "--from", "earliest", "--exit-at-end")
+    assert letters == b"poison\n"
+    (found,) = qbus.json("queue", "stat", queue)
+    assert (found["length"], found["taken"], found["dead_letters"]) == (0, 5, 1)
+
+
+def test_the_settings_of_a_queue(qbus: Qbus, queue: str) -> None:
+    qbus("queue", "set", queue, "--delivery-limit", "none", "--backoff", "10s")
+    settings = qbus.json("queue", "describe", queue)["settings"]
+    assert settings["delivery_limit"] == {"value": 0, "from": "queue"}
+    assert settings["backoff_ms"] == {"value": 10_000, "from": "queue"}
+    assert settings["dead_letters"] == {"value": None, "from": "group"}
+    assert "no limit" in qbus("queue", "describe", queue).decode()
+    assert "Name a setting" in qbus.failure("queue", "set", queue, code=2)
+    assert "--delivery-limit" in qbus.failure(
+        "queue", "set", queue, "--delivery-limit", "-1", code=2
+    )
+
+
 def test_what_waits_without_taking_it(qbus: Qbus, queue: str) -> None:
     ids = added(qbus, queue, "first", "second", "third")
     worked(qbus, queue, UPPER, "--count", "1")

@@ -113,6 +113,10 @@ def test_topics_have_no_other_keys_than_kafkas_and_ours() -> None:
         "qbus.delay.dead.letter.topic",
         "qbus.queue.pause",
         "qbus.queue.abandoned.ms",
+        "qbus.queue.delivery.limit",
+        "qbus.queue.retry.backoff.ms",
+        "qbus.queue.retry.backoff.max.ms",
+        "qbus.queue.dead.letter.topic",
         "qbus.queue.retention",
     }
 

@@ -30,6 +30,7 @@ SETTINGS = {
     "share.auto.offset.reset": "earliest",
     "share.delivery.count.limit": "0",
     "share.record.lock.duration.ms": "300000",
+    "qbus.retry.nack.backoff.ms": "100",
 }
 
 

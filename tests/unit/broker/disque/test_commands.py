@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from qbus.broker.controller.controller import ConfigChange
 from qbus.broker.disque import service
 from qbus.broker.disque.adding import Adder, NewJob
 from qbus.broker.metadata.image import BrokerInfo
@@ -494,6 +495,33 @@ class TestTime:
         assert await jobs.bodies() == []
         await jobs.pass_time(2)
         assert await jobs.bodies() == ["body"]
+
+    async def test_a_nack_waits_as_the_queue_says(self, jobs: Jobs) -> None:
+        text = await jobs.add(options="RETRY 3600")
+        assert await jobs.bodies() == ["body"]
+        assert await jobs.ask(f"NACK {text}") == 1
+        assert await jobs.bodies() == []
+        await jobs.pass_time(0.12)
+        assert await jobs.bodies() == ["body"]
+
+    async def test_a_client_s_queue_has_no_limit_of_deliveries(self, jobs: Jobs) -> None:
+        text = await jobs.add(options="RETRY 3600")
+        for _ in range(10):
+            assert await jobs.bodies() == ["body"]
+            assert await jobs.ask(f"NACK {text} DELAY 0") == 1
+
+    async def test_a_limit_of_the_queue_holds_from_when_it_is_set(self, jobs: Jobs) -> None:
+        text = await jobs.add(options="RETRY 3600")
+        topic = jobs.service.metadata.topics["q"]
+        limit = {"qbus.queue.delivery.limit": "2"}
+        await jobs.controller.alter_topic_configs(
+            [ConfigChange(topic.name, lambda config: {**config, **limit})]
+        )
+        await jobs.settled()
+        for _ in range(2):
+            assert await jobs.bodies() == ["body"]
+            await jobs.ask(f"NACK {text} DELAY 0")
+        assert (await jobs.bodies(), await jobs.ask("QLEN q")) == ([], 0)
 
     async def test_a_nack_cannot_wait_a_negative_time(self, jobs: Jobs) -> None:
         text = await jobs.add()

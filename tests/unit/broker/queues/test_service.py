@@ -1,6 +1,7 @@
 """Where groups begin, what is said of them, and how they end."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -316,6 +317,45 @@ async def test_backoff_grows_with_each_delivery(world: World) -> None:
         await world.pass_time(queue, 0.001)
     assert await take(queue) == [b"a"]
     assert GroupSettings(backoff_ms=1, backoff_multiplier=1e300).backoff_after(9) == 3_600_000
+
+
+async def test_jitter_spreads_what_failed_together() -> None:
+    settings = GroupSettings(backoff_ms=1000, backoff_jitter=0.2)
+    waits = [settings.backoff_after(1, offset) for offset in range(1000)]
+    assert (min(waits) >= 800, max(waits) < 1200) == (True, True)
+    assert len(set(waits)) > 300
+    assert abs(sum(waits) / 1000 - 1000) < 10
+    assert settings.backoff_after(40, 7) == settings.backoff_max_ms
+
+
+async def test_the_topic_s_settings_come_before_the_group_s(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await world.start(
+        qbus_queue_delivery_limit=2,
+        qbus_queue_retry_backoff_ms=1000,
+        qbus_queue_retry_backoff_max_ms=1500,
+        qbus_queue_dead_letter_topic="dead",
+    )
+    try:
+        await world.add(b"a")
+        queue = world.queue(delivery_limit=0, dead_letter_topic="other")
+        found = queue.settings
+        assert (found.delivery_limit, found.backoff_ms, found.backoff_max_ms) == (2, 1000, 1500)
+        assert await take(queue) == [b"a"]
+        await release(queue, 0)
+        assert await take(queue) == [], "it waits"
+        await world.pass_time(queue, 1)
+        assert await take(queue) == [b"a"]
+        await release(queue, 0)
+        await world.until_moved(1)
+        assert [(topic, record.value) for topic, record in world.box.letters] == [("dead", b"a")]
+    finally:
+        await world.plane.stop()
+
+
+async def test_a_topic_without_settings_leaves_them_to_the_group(world: World) -> None:
+    queue = world.queue(delivery_limit=7, backoff_ms=5, dead_letter_topic="dead")
+    assert queue.settings is world.last_settings
 
 
 async def test_a_back_off_outlives_the_broker(world: World) -> None:

@@ -41,6 +41,7 @@ class FakeQueue:
         self.configs: list[tuple[int, str, dict[str, str | None]]] = []
         broker.handlers[ApiKey.QUEUE_OFFSETS] = self._offsets
         self.group_configs: dict[str, str] = {}
+        self.topic_configs = {"qbus.delay.enable": "true"}
         broker.handlers[ApiKey.DESCRIBE_CONFIGS] = self._describe
         broker.handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS] = self._alter
 
@@ -79,7 +80,7 @@ class FakeQueue:
     def _describe(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         (resource,) = request.resources
         is_topic = resource.resource_type == ConfigKind.TOPIC
-        settings = {"qbus.delay.enable": "true"} if is_topic else self.group_configs
+        settings = self.topic_configs if is_topic else self.group_configs
         entries = [
             DescribeConfigsResourceResult(
                 name=name, value=value, config_source=ConfigSource.DEFAULT

@@ -303,6 +303,8 @@ async def test_a_queue_is_created_when_it_is_first_used() -> None:
         assert {one.name: one.value for one in topic.configs} == {
             "qbus.delay.enable": "true",
             "qbus.queue.retention": "acknowledged",
+            "qbus.queue.delivery.limit": "5",
+            "qbus.queue.retry.backoff.ms": "200",
         }
 
 
