@@ -48,19 +48,24 @@ def judge(
     head: bytes,
     least: int,
     has_tail: Callable[[int, tuple[int, int]], bool | None],
+    is_partial: Callable[[], bool] = lambda: False,
 ) -> Verdict:
     """Return whether a file that begins with ``head`` is a copy.
 
     least: the fewest equal bytes that prove anything. has_tail: whether the bytes before an offset
-    have that tail; None: the file is not that long yet.
+    have that tail; None: the file is not that long yet. is_partial: whether more of the file is
+    sure to be written, as of a gzip file without its trailer; asked after a read met its end.
     """
-    if not original.fingerprint.length or not original.fingerprint.matches(head):
+    if not original.fingerprint.length:
         return Verdict.OTHER
+    if not original.fingerprint.matches(head):
+        is_short = len(head) < original.fingerprint.length
+        return Verdict.WAITING if is_short and is_partial() else Verdict.OTHER
     if original.offset <= least:
         return Verdict.OTHER if original.is_read or original.has_ended else Verdict.WAITING
     is_alike = has_tail(original.offset, original.tail)
     if is_alike is None:
-        return Verdict.OTHER if original.has_ended else Verdict.WAITING
+        return Verdict.OTHER if original.has_ended and not is_partial() else Verdict.WAITING
     if not is_alike:
         return Verdict.OTHER
     return Verdict.COPY if original.has_ended else Verdict.WAITING

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from qbus.clock import Clock
 
@@ -17,6 +18,8 @@ from .source import SourceReader
 
 log = logging.getLogger(__name__)
 
+_PACKING_S = 60.0  # a gzip file that does not grow for so long is taken as it is
+_DEPARTED_S = 600.0  # a file that was deleted is remembered for so long, to recognize its copy
 _NAMED = 20  # files that one scan's log lines name
 
 
@@ -32,6 +35,8 @@ class Registry:
         self._by_path: dict[str, list[TailedFile]] = {}
         self._by_stem: dict[tuple[str, str, str], list[Position]] | None = None
         self._families: dict[tuple[str, str, str], list[TailedFile]] | None = None
+        self._departed: dict[Position, tuple[float, int]] = {}
+        self._scans = 0
         self._is_first = True
         self._unmatched: set[str] = set()
 
@@ -60,6 +65,7 @@ class Registry:
         self._tell_refused(scan.refused)
         self._tell_unmatched(scan.unmatched)
         self._by_stem = self._families = None
+        self._forget_departed()
         new: list[TailedFile] = []
         seen = set()
         changed: list[TailedFile] = []
@@ -94,6 +100,14 @@ class Registry:
         self._index(scan.aliases)
         _tell_new(new)
         return changed
+
+    def _forget_departed(self) -> None:
+        """Forget deleted files of which a copy, made before, was found by now if there is one."""
+        self._scans += 1
+        now = self._clock.monotonic()
+        for position, (left_at, scans) in list(self._departed.items()):
+            if now - left_at > _DEPARTED_S and self._scans - scans > 1:
+                del self._departed[position]
 
     def _tell_refused(self, refused: list[tuple[str, SourceReader, str]]) -> None:
         """Say once which matching paths cannot be read."""
@@ -157,18 +171,24 @@ class Registry:
 
     def is_waiting(self, file: TailedFile) -> bool:
         """Whether a refreshed file has to wait, since it may be a copy. Raises OSError."""
-        if not file.is_new or not file.size:
+        if not file.is_new:
             return False
+        if not file.size:
+            return file.is_gzip  # its writer may fill it before it is read
         assert file.content is not None
         if file.original is not None and not self._has_ended(file.original):
             return True
         file.original = None
         head = file.content.read(0, file.source.fingerprint_bytes)
+        is_partial = partial(self._is_being_packed, file)
         for position in self._related(file):
             for original in self._originals(position, file):
-                verdict = judge(original, head, file.source.fingerprint_bytes, file.has_tail)
+                verdict = judge(
+                    original, head, file.source.fingerprint_bytes, file.has_tail, is_partial
+                )
                 if verdict is Verdict.WAITING:
-                    file.original = position if original.offset else None
+                    is_like = original.offset and original.fingerprint.matches(head)
+                    file.original = position if is_like and not original.has_ended else None
                     return True
                 if verdict is Verdict.COPY:
                     file.begin_at(original.offset, original.tail, position.partition)
@@ -176,6 +196,13 @@ class Registry:
                     return False
         file.is_new = False
         return False
+
+    def _is_being_packed(self, file: TailedFile) -> bool:
+        """Whether a gzip file of which all was read has no trailer yet, and may still get it."""
+        if not file.is_gzip or file.content is None or file.content.end is not None:
+            return False
+        patience = max(_PACKING_S, file.source.config.rotated_timeout_ms / 1000)
+        return self._clock.monotonic() - file.changed_at < patience
 
     def _move(self, file: TailedFile, path: str) -> None:
         file.move(path)
@@ -187,7 +214,7 @@ class Registry:
         """Return the positions of files that a file may be a copy of, by their names."""
         if self._by_stem is None:
             self._by_stem = {}
-            for position in self._positions:
+            for position in (*self._positions, *self._departed):
                 self._by_stem.setdefault(_stem(position), []).append(position)
         return self._by_stem.get(_stem(file.position), [])
 
@@ -228,8 +255,10 @@ class Registry:
         self._families = None
         why = "it is deleted" if file.is_gone else "it was rotated, and all of it is shipped"
         log.info("%s is left: %s", file.path, why)
-        if file.is_gone:
+        if file.is_gone:  # another file may have its inode; its copy may be found later
             self._positions.forget(file.position)
+            self._departed[file.position] = self._clock.monotonic(), self._scans
+            self._by_stem = None
 
     def _add(self, found: FoundFile) -> TailedFile:
         source = found.source
@@ -242,9 +271,11 @@ class Registry:
                 position.offset = found.size
             self._positions.add(position)
             is_new = not position.offset
-        elif position.path != found.path:
-            position.path = found.path
-            self._positions.change(position)
+        else:
+            is_new = not (position.offset or position.is_done)  # an agent ended before it judged it
+            if position.path != found.path:
+                position.path = found.path
+                self._positions.change(position)
         file = TailedFile(found.path, position, source)
         file.labels = source.labels(found.path, found.identity.inode)
         file.is_new = is_new

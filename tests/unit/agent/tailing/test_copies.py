@@ -13,8 +13,10 @@ def original(**changes: object) -> Original:
     return Original(fingerprint=Fingerprint.of(HEAD), **values)  # type: ignore[arg-type]
 
 
-def verdict(one: Original, *, head: bytes = HEAD, is_alike: bool | None = True) -> Verdict:
-    return judge(one, head, 256, lambda offset, tail: is_alike)
+def verdict(
+    one: Original, *, head: bytes = HEAD, is_alike: bool | None = True, is_partial: bool = False
+) -> Verdict:
+    return judge(one, head, 256, lambda offset, tail: is_alike, lambda: is_partial)
 
 
 def test_a_copy_is_read_once_its_original_has_ended() -> None:
@@ -30,6 +32,15 @@ def test_another_head_or_another_tail_is_another_file() -> None:
 def test_an_unfinished_copy_is_waited_for() -> None:
     assert verdict(original(), is_alike=None) is Verdict.WAITING
     assert verdict(original(has_ended=True), is_alike=None) is Verdict.OTHER
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_a_copy_that_is_being_written_is_judged_when_it_is_whole(has_ended: bool) -> None:
+    one = original(has_ended=has_ended)
+    assert verdict(one, head=HEAD[:10], is_partial=True) is Verdict.WAITING
+    assert verdict(one, is_alike=None, is_partial=True) is Verdict.WAITING
+    assert verdict(one, head=HEAD[:10]) is Verdict.OTHER
+    assert verdict(one, head=b"x" * 256, is_partial=True) is Verdict.OTHER
 
 
 def test_too_few_equal_bytes_prove_nothing() -> None:
