@@ -62,6 +62,8 @@ def end_before(segment: LogSegment, offset: int) -> Place:
     """
     if not segment.size:
         return Place(segment.base_offset, 0)
+    if segment.readable_end.offset <= offset:
+        return segment.readable_end  # what lies between was lost with the end of the file
     # From a batch before that one, which tells where the gap begins if there is one.
     entry = segment.indexes.offsets.lookup(offset - 1)
     for place, following in _walk_from_entry(segment, entry, wait=True):

@@ -106,6 +106,16 @@ class VerifiedRanges:
             end = max(end, ranges[behind - 1][1])
         self._ranges = (*ranges[:first], (start, end), *ranges[behind:])
 
+    def remove(self, start: int, end: int) -> None:
+        """``start`` to ``end`` went bad since it was checked."""
+        if start >= end:
+            return
+        if end > self._appended_from:
+            self.add(self._appended_from, start)
+            self._appended_from = end
+        parts = (part for s, e in self._ranges for part in ((s, min(e, start)), (max(s, end), e)))
+        self._ranges = tuple((s, e) for s, e in parts if s < e)
+
     def truncate(self, size: int) -> None:
         """The file ends at ``size`` now."""
         self._appended_from = min(self._appended_from, size)
@@ -461,6 +471,7 @@ class LogSegment:
     def set_damaged(self, damaged: DamagedRange) -> None:
         """Step over a range from now on; under the log's lock."""
         self.damage = with_range(self.damage, damaged)
+        self.verified.remove(damaged.start.position, damaged.end.position)
         self.forget_places()
 
     def skip_damaged(self, damaged: DamagedRange) -> None:

@@ -300,6 +300,57 @@ def test_a_cut_goes_before_or_behind_it(open_log: OpenLog, directory: Path) -> N
     assert read_all(log) == ([0, 1], [])
 
 
+def test_bytes_that_went_bad_are_checked_again_before_they_are_served(
+    open_log: OpenLog, directory: Path
+) -> None:
+    fill(open_log)
+    log = open_log()
+    for number in range(COUNT):
+        log.append(batch(b"%d" % number * 600, timestamp=NOW_MS + number), 0)
+    for bad in (3, COUNT + 3):
+        spoil(segment(directory), bad * SIZE + 100)
+    while not log.scrub():
+        pass
+    assert ranges(log) == [(3, 3), (COUNT + 3, COUNT + 3)]
+    for bad in (3, COUNT + 3):
+        for offset in (bad - 1, bad):
+            found = log.read(offset, 2 * SIZE)
+            assert found is not None
+            assert found.needs_verification
+        for offset in (bad - 1, bad + 1):
+            found = log.read(offset, SIZE)
+            assert found is not None
+            assert not found.needs_verification, "only what is damaged lost its check"
+
+
+@pytest.mark.parametrize("offset", [4, 5])
+def test_a_cut_within_a_lost_end_goes_before_it(
+    open_log: OpenLog, directory: Path, offset: int
+) -> None:
+    config = {"segment_bytes": SIZE * 3}
+    fill(open_log, **config)
+    segment(directory, 3).write_bytes(segment(directory, 3).read_bytes()[:SIZE])
+    log = open_log(recovery_point=COUNT, **config)
+    assert read_all(log) == ([*range(4), *range(6, COUNT)], [4, 5])
+    assert ranges(log) == [(4, 5)]
+    assert log.truncation_point(offset) == 4
+    assert log.truncate_to(offset) == 4
+    assert log.damage == []
+    assert log.append(batch(b"behind"), 0).first_offset == 4
+    assert read_all(log) == ([*range(5)], [])
+
+
+def test_a_cut_within_the_lost_end_of_the_log_goes_before_it(
+    open_log: OpenLog, directory: Path
+) -> None:
+    fill(open_log)
+    segment(directory).write_bytes(segment(directory).read_bytes()[: SIZE * 6])
+    log = serve(open_log(recovery_point=COUNT))
+    assert ranges(log) == [(6, 9)]
+    assert log.truncate_to(8) == 6
+    assert log.damage == []
+
+
 def test_producers_are_known_from_what_is_left(open_log: OpenLog, directory: Path) -> None:
     log = open_log()
     for sequence in range(4):
