@@ -67,7 +67,9 @@ def is_torn(file: File, start: int, end: int) -> bool:
     """
     if start == end or _has_unwritten_sector(file, start, end):
         return True
-    return end == file.size() and not _reaches(file, start, end)
+    if end < file.size():
+        return False
+    return _has_unwritten_end(file, start, end) or not _reaches(file, start, end)
 
 
 def _reaches(file: File, start: int, end: int) -> bool:
@@ -85,6 +87,17 @@ def _reaches(file: File, start: int, end: int) -> bool:
         len(batch) >= _HEADER_SIZE
         and crc32c(batch[_CRC_FROM:]) == _CRC.unpack_from(batch, _CRC_AT)[0]
     )
+
+
+def _has_unwritten_end(file: File, start: int, end: int) -> bool:
+    """Whether the last sector, which a file of length ``end`` fills in part, was not written.
+
+    A record without headers ends in one zero, so one alone says nothing.
+    """
+    low = max(end - end % _SECTOR, start)
+    part = file.read_at(low, end - low)
+    zeros = len(part) - len(part.rstrip(b"\0"))
+    return zeros >= _LEAST_ZEROS or 1 < zeros == len(part)
 
 
 def _has_unwritten_sector(file: File, start: int, end: int) -> bool:

@@ -1,4 +1,7 @@
-"""Each metric that a broker registers by its name has its row in docs/operations.md."""
+"""Each metric that a broker registers by its name has its row in the documentation.
+
+Those of followers, which a broker alone does not serve, are in docs/cluster.md.
+"""
 
 import re
 from pathlib import Path
@@ -26,5 +29,6 @@ def test_there_are_metrics() -> None:
 
 @pytest.mark.parametrize(("name", "where"), registered().items())
 def test_it_is_documented(name: str, where: str) -> None:
-    text = (ROOT / "docs/operations.md").read_text()
+    pages = ("docs/operations.md", "docs/cluster.md")
+    text = "".join((ROOT / page).read_text() for page in pages)
     assert re.search(rf"`{name}[`{{]", text), f"{name} of {where} has no row"
