@@ -59,6 +59,8 @@ def edit(keys: type[Settings], current: Mapping[str, str], edits: Iterable[Edit]
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{name}: unknown operation {kind}")
         if value is None:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{name}: a value is required")
+        if keys.ignores(name):
+            continue
         text = value if kind == EditKind.SET else _edit_list(keys, edited, Edit(name, kind, value))
         keys.key(name).parse(text)
         edited[name] = text

@@ -4,18 +4,19 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from qbus.cli.documents import setting
-from qbus.cli.output import Document, table
+from qbus.cli.output import Document, note, table
+from qbus.clients.types import ConfigKind
+from qbus.config.without_effect import warnings_without_effect
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from qbus.clients import Admin
-    from qbus.clients.types import ConfigKind
 
 
 async def change_and_show(
     admin: "Admin",
-    kind: "ConfigKind",
+    kind: ConfigKind,
     name: str,
     *,
     to_set: Iterable[tuple[str, str]],
@@ -29,6 +30,9 @@ async def change_and_show(
     changes = dict(to_set)
     if changes or unset:
         await admin.alter_config(kind, name, set=changes, unset=unset)
+        if kind is ConfigKind.BROKER:
+            for warning in warnings_without_effect(changes):
+                note(f"qbus: {warning}")
     entries = await admin.describe_config(kind, name)
     return [setting(entry) for entry in entries if show_all or not entry.is_default]
 

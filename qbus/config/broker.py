@@ -16,6 +16,7 @@ from qbus.config.synonyms import RELATIVES, SYNONYMS
 from qbus.config.telemetry import TelemetryKeys
 from qbus.config.topic import TOPIC_CONFIG
 from qbus.config.transactions import TransactionKeys
+from qbus.config.without_effect import reason_without_effect, warnings_without_effect
 from qbus.config.zookeeper import ZooKeeperKeys
 from qbus.errors import ConfigError
 
@@ -50,7 +51,10 @@ class BrokerConfig(
     Only :meth:`set_dynamic` changes it: read values when they are needed, and do not keep them.
     """
 
-    __slots__ = ("_layers", "_topic_defaults")
+    __slots__ = ("_layers", "_topic_defaults", "without_effect")
+
+    without_effect: tuple[str, ...]
+    """A sentence for each stated setting of Kafka that has no effect here."""
 
     def __init__(self, static: Mapping[str, object] | None = None) -> None:
         """``static``: the values that the operator states, as text or TOML values.
@@ -58,7 +62,11 @@ class BrokerConfig(
         Raises:
             ConfigError: a name is unknown, a value is not allowed, or two contradict each other.
         """
-        stated = self.parse(static or {})
+        named = _renamed(static or {})
+        self.without_effect = tuple(warnings_without_effect(named))
+        stated = self.parse(
+            {name: raw for name, raw in named.items() if reason_without_effect(name) is None}
+        )
         self._layers: dict[ConfigSource, dict[str, Any]] = {ConfigSource.STATIC_BROKER: stated}
         self._merge()
         self._check_together()
@@ -78,10 +86,17 @@ class BrokerConfig(
         Raises:
             ConfigError: the key is unknown; the message names the closest one.
         """
+        if name == _OLD_NODE_ID:
+            raise ConfigError(f"{name}: Kafka's old name of node.id; state that")
         of_listener = split_listener_key(name)
         if of_listener is not None:
             return replace(super().key(of_listener[1]), name=name)
         return super().key(name)
+
+    @classmethod
+    def ignores(cls, name: str) -> bool:
+        """Whether a key is a setting of Kafka that has no effect here."""
+        return reason_without_effect(name) is not None
 
     def for_listener(self, name: str) -> ListenerConfig:
         """Return the configuration of one listener: what ``listener.name.NAME.`` states goes first.
@@ -355,6 +370,21 @@ class BrokerConfig(
                 page.address,
                 "state metrics.authentication=basic, best with https://",
             )
+
+
+_OLD_NODE_ID = "broker.id"
+
+
+def _renamed(static: Mapping[str, object]) -> Mapping[str, object]:
+    """Settings with ``node.id`` for ``broker.id``, its name in Kafka before KRaft."""
+    if _OLD_NODE_ID not in static:
+        return static
+    renamed = dict(static)
+    old = renamed.pop(_OLD_NODE_ID)
+    new = renamed.setdefault("node.id", old)
+    if str(new) != str(old):
+        raise ConfigError(f"broker.id={old}: expected the same as node.id, which is {new}")
+    return renamed
 
 
 def _refuse_open(what: str, address: Address, remedy: str) -> None:

@@ -112,6 +112,11 @@ class Settings:
         return key
 
     @classmethod
+    def ignores(cls, name: str) -> bool:  # noqa: ARG003 - for subclasses
+        """Whether a key is accepted without effect."""
+        return False
+
+    @classmethod
     def parse(cls, raw: Mapping[str, object]) -> dict[str, Any]:
         """Return the typed values of text or TOML values.
 

@@ -19,7 +19,7 @@ from qbus.wire.messages.alter_configs import (
 
 from ...controller import MIRROR_KEYS, replace
 from ..context import RequestContext
-from .configs import Change, alter
+from .configs import Change, alter, warnings_of
 
 if TYPE_CHECKING:
     from ...broker import Broker
@@ -30,7 +30,12 @@ async def handle(
 ) -> AlterConfigsResponse:
     """Alter each resource for itself."""
     changes = [
-        Change(resource.resource_type, resource.resource_name, partial(_replace, resource))
+        Change(
+            resource.resource_type,
+            resource.resource_name,
+            partial(_replace, resource),
+            warnings_of(resource.resource_type, (item.name for item in resource.configs)),
+        )
         for resource in request.resources
     ]
     errors = await alter(broker, context, changes, validate_only=request.validate_only)

@@ -2,12 +2,13 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qbus.config import BrokerConfig, Settings, ShareGroupConfig, TopicConfig
+from qbus.config.without_effect import warnings_without_effect
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata.znodes import ALL_BROKERS
 
@@ -73,11 +74,20 @@ Edited = Callable[[type[Settings], Mapping[str, str]], dict[str, str]]
 
 
 class Change(NamedTuple):
-    """One resource's change: given its keys and what is set now, ``edited`` makes what will be."""
+    """One resource's change: given its keys and what is set now, ``edited`` makes what will be.
+
+    without_effect: sentences about changed settings that have no effect.
+    """
 
     type: int
     name: str
     edited: Edited
+    without_effect: Sequence[str] = ()
+
+
+def warnings_of(type_: int, set_names: Iterable[str]) -> tuple[str, ...]:
+    """Return a sentence for each of a resource's new settings that has no effect."""
+    return tuple(warnings_without_effect(set_names)) if type_ == ResourceType.BROKER else ()
 
 
 async def alter(
@@ -123,6 +133,8 @@ async def alter(
                     _named(changes[place]),
                     context.sender,
                 )
+                for warning in changes[place].without_effect:
+                    _log.warning("%s: %s (by %s)", _named(changes[place]), warning, context.sender)
     return errors
 
 

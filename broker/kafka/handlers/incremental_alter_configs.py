@@ -19,7 +19,7 @@ from qbus.wire.messages.incremental_alter_configs import (
 
 from ...controller import Edit, edit
 from ..context import RequestContext
-from .configs import Change, alter
+from .configs import Change, alter, warnings_of
 
 if TYPE_CHECKING:
     from ...broker import Broker
@@ -30,7 +30,12 @@ async def handle(
 ) -> IncrementalAlterConfigsResponse:
     """Alter each resource for itself."""
     changes = [
-        Change(resource.resource_type, resource.resource_name, partial(_edit, resource))
+        Change(
+            resource.resource_type,
+            resource.resource_name,
+            partial(_edit, resource),
+            warnings_of(resource.resource_type, (item.name for item in resource.configs)),
+        )
         for resource in request.resources
     ]
     errors = await alter(broker, context, changes, validate_only=request.validate_only)

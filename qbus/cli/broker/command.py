@@ -128,6 +128,8 @@ def broker(
         raise click.UsageError("Missing option '--data-dir'.", context)
     log_form = "json" if as_json else "human"
     configure(log_form, log_level)
+    for warning in config.without_effect:
+        logging.getLogger(__name__).warning(warning)
     try:
         code = run(config, workers, log_form, log_level)
     except (QbusError, OSError):

@@ -65,3 +65,18 @@ def test_without_a_word_it_listens_on_this_machine_in_the_clear(started: list[An
     assert CliRunner().invoke(qbus, ["broker", "--data-dir", "data"]).exit_code == 0
     (config,) = started
     assert [str(one) for one in config.kafka_listeners] == ["PLAINTEXT://127.0.0.1:9092"]
+
+
+def test_settings_without_effect_are_accepted_with_a_warning(
+    started: list[Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text('"num.replica.fetchers" = 4\n')
+    words = ["broker", "--data-dir", str(tmp_path), "--config", str(file)]
+    result = CliRunner().invoke(qbus, [*words, "-o", "metric.reporters=x"])
+    assert result.exit_code == 0, result.output
+    assert len(started) == 1
+    for name in ("num.replica.fetchers", "metric.reporters"):
+        (line,) = [line for line in result.stderr.splitlines() if name in line]
+        assert "WARNING" in line
+        assert "has no effect" in line

@@ -232,3 +232,19 @@ async def test_the_brokers_say_how_long_locks_may_be(plane: MetadataPlane) -> No
 async def test_a_share_group_has_a_name(plane: MetadataPlane) -> None:
     (answer,) = await alter(plane, resource(GROUP, "", ("qbus.filter", SET, "any:a")))
     assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_setting_without_effect_is_accepted_with_one_warning(
+    plane: MetadataPlane, caplog: pytest.LogCaptureFixture
+) -> None:
+    edits = broker("", ("sasl.kerberos.service.name", SET, "kafka"), ("num.partitions", SET, "4"))
+    (answer,) = await alter(plane, edits, validate_only=True)
+    assert answer.error_code == ErrorCode.NONE
+    assert "no effect" not in caplog.text
+    (answer,) = await alter(plane, edits)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
+    warnings = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert len(warnings) == 1
+    assert "sasl.kerberos.service.name has no effect: Kerberos" in warnings[0]
+    (answer,) = await alter(plane, broker("", ("sasl.kerbero.service.name", SET, "kafka")))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
