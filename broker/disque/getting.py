@@ -47,7 +47,7 @@ class GetCommand:
         elif any(queue.length and not queue.blocked for queue in queues):
             taking = take(queues, options.count, for_node=call.is_local)
         reply = PendingReply()
-        if taking is None and (call.is_local or not any(map(self._service.others_with, queues))):
+        if taking is None and not self._may_ask_others(call, queues):
             self._hang(call, options, reply, options.timeout_ms)
         else:
             self._service.run(self._get(call, options, queues, taking, reply))
@@ -94,7 +94,7 @@ class GetCommand:
         end = self._loop.time() + timeout_s
         try:
             taken = [] if taking is None else await taking
-            if not taken and not call.is_local:
+            if not taken and self._may_ask_others(call, queues):
                 most_s = max(timeout_s, _LEAST_S) if timeout_s else float("inf")
                 taken = await self._service.take_elsewhere(queues, options.count, most_s)
         except (ApiError, OSError) as error:
@@ -105,6 +105,12 @@ class GetCommand:
         elif not reply.done():
             left_ms = max(int(1000 * (end - self._loop.time())), 1) if timeout_s else 0
             self._hang(call, options, reply, left_ms)
+
+    def _may_ask_others(self, call: Call, queues: Sequence[JobQueue]) -> bool:
+        """Whether other nodes may have jobs for a client; those of a leaving node go elsewhere."""
+        if call.is_local or self._service.nodes.is_leaving:
+            return False
+        return any(map(self._service.others_with, queues))
 
     async def _hand_over(
         self, taken: Sequence[TakenJob], options: GetOptions, reply: PendingReply

@@ -168,6 +168,18 @@ class TestOtherNodes:
         far.jobs = [far_job("new")]
         assert (await jobs.ask("GETJOB NOHANG FROM q"))[0][2] == "new"
 
+    async def test_a_node_that_leaves_takes_no_jobs_from_others(
+        self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (far,) = self.meet(jobs, monkeypatch, Far(1, [far_job("far")]))
+        far.speak()
+        await jobs.ask("CLUSTER LEAVING yes")
+        assert str(await jobs.ask("GETJOB FROM q")).startswith("LEAVING ")
+        assert await jobs.ask("GETJOB NOHANG FROM q") is None
+        assert far.asked == []
+        await jobs.ask("CLUSTER LEAVING no")
+        assert (await jobs.ask("GETJOB NOHANG FROM q"))[0][2] == "far"
+
     @pytest.mark.parametrize(
         "failure",
         [NodeUnavailableError("there is no way to it"), ValueError("a defect")],
