@@ -181,7 +181,11 @@ class QueueLeaders:
         answer = PartitionResponse(
             partition_index=partition.index, leader_epoch=partition.leader_epoch
         )
-        if found is not None:
+        if found is None:
+            settings = group_settings(self._metadata.group_config(group))
+            unused = self._queues.describe_unused(partition, settings)
+            answer.length, answer.delayed = unused.length, unused.delayed
+        else:
             # Hidden batches behind the last record are done, but nothing that tools know of.
             answer.start_offset = min(found.start_offset, partition.visible_end)
             answer.length = found.length

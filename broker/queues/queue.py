@@ -8,7 +8,9 @@ from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
 from qbus.records.control import SharedResult
 
+from ..delay.fold import DelayFold
 from ..partition.acknowledgement import Acknowledgement
+from ..partition.partition import Partition
 from .alarm import Alarm
 from .batches import StoredBatch
 from .dead_lettering import DeadLettering
@@ -139,8 +141,9 @@ class ShareQueue:
 
     @property
     def delayed(self) -> int:
-        """How many records wait for a time."""
-        return 0 if self._state is None else self._state.waiting.size
+        """How many records wait for a time: those that came back, and those that are not due."""
+        returned = 0 if self._state is None else self._state.waiting.size
+        return returned + not_due(self.partition)
 
     @property
     def given_up(self) -> int:
@@ -700,3 +703,9 @@ class ShareQueue:
     def is_closed(self) -> bool:
         """Whether it gives out nothing any more."""
         return self._closed is not None
+
+
+def not_due(partition: Partition) -> int:
+    """How many delayed records a partition holds back, for every group."""
+    fold = partition.log.fold.part(DelayFold)
+    return 0 if fold is None else fold.pending

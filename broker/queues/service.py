@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from qbus.clock import Clock
@@ -22,7 +22,7 @@ from .dead_lettering import DeadLetterTopics
 from .fold import GroupProgress, QueueFold
 from .journal import Entry, Journal
 from .led import WaitsForRecords
-from .queue import ShareQueue
+from .queue import ShareQueue, not_due
 from .settings import BY_DURATION, EARLIEST, LATEST, READ_COMMITTED, GroupSettings
 from .source import retrieve
 from .types import QueueCounts, QueueDescription
@@ -315,7 +315,7 @@ class QueueService(PartitionListener[Partition]):
         return [] if fold is None else list(fold.groups)
 
     def describe(self, partition: Partition, group: str) -> QueueDescription | None:
-        """A group's state in a partition, if that knows it. Raises ApiError unless it leads."""
+        """A group's state in a partition, None before its first use. Raises ApiError unless led."""
         led = self._of(partition)
         queue = led.queues.get(group)
         if queue is not None and queue.state is not None:
@@ -325,14 +325,20 @@ class QueueService(PartitionListener[Partition]):
             return None
         start = max(progress.start, partition.log.log_start_offset)
         end = partition.visible_end
-        length = 0
-        if start < end:
-            hidden_between = partition.log.hidden_between
-            length = sum(
-                high - low + 1 - hidden_between(low, high + 1)
-                for low, high in progress.done.gaps(start, end - 1)
-            )
-        return QueueDescription(start, length, 0, 0, -1, QueueCounts())
+        undone = progress.done.gaps(start, end - 1) if start < end else ()
+        length = _records_in(partition, undone)
+        return QueueDescription(start, length, 0, not_due(partition), -1, QueueCounts())
+
+    def describe_unused(self, partition: Partition, settings: GroupSettings) -> QueueDescription:
+        """What a group with these settings finds in a partition that it has not used yet.
+
+        ``start_offset`` is -1. Raises ApiError unless the partition is led here.
+        """
+        self._of(partition)
+        begin, end = partition.log.log_start_offset, partition.visible_end
+        takes_all = settings.auto_offset_reset == EARLIEST and begin < end
+        length = _records_in(partition, [(begin, end - 1)]) if takes_all else 0
+        return QueueDescription(-1, length, 0, not_due(partition), -1, QueueCounts())
 
     async def set_start(self, partition: Partition, group: str, offset: int) -> None:
         """Have a group begin at ``offset``, whatever it did; for good on return. Raises ApiError.
@@ -394,6 +400,12 @@ class QueueService(PartitionListener[Partition]):
         for led in list(self._led.values()):
             led.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._led.clear()
+
+
+def _records_in(partition: Partition, ranges: Iterable[tuple[int, int]]) -> int:
+    """How many visible records there are in ranges of offsets, both ends included."""
+    hidden_between = partition.log.hidden_between
+    return sum(high - low + 1 - hidden_between(low, high + 1) for low, high in ranges)
 
 
 def duration_ms(text: str) -> int:

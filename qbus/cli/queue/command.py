@@ -251,17 +251,19 @@ async def peek(
 ) -> None:
     """Show the jobs of QUEUE that are not done, without taking them: the oldest first.
 
-    Those that workers have at the moment are among them. Reads the queue's log from the first job
-    that is not done.
+    Those that workers have at the moment are among them. Delayed jobs that are not due yet are
+    counted: 'qbus delay list' shows them. Reads the queue's log from the first job that is not
+    done.
     """
-    from qbus.cli.queue.peeking import peek_jobs
+    from qbus.cli.queue.peeking import not_due, peek_jobs
     from qbus.cli.queue.tables import jobs_table
     from qbus.cli.queue.topics import topic_of
     from qbus.cli.session import administration
 
     async with administration(target) as admin:
         found = await peek_jobs(admin, topic_of(name), group, limit, newest=newest)
-    emit({"queue": name, "jobs": found}, jobs_table, as_json=as_json)
+        delayed = await not_due(admin, topic_of(name))
+    emit({"queue": name, "jobs": found, **delayed}, jobs_table, as_json=as_json)
 
 
 @queue.command()

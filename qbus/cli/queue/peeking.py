@@ -56,6 +56,17 @@ async def peek_jobs(
     return found[:limit]
 
 
+async def not_due(admin: "Admin", topic: str) -> dict[str, Any]:
+    """How many delayed jobs of a queue are not due, and when the next one is, in milliseconds."""
+    described = await admin.describe_topic(topic)
+    places = [(topic, partition.index) for partition in described.partitions]
+    found = (await admin.describe_delayed(places)).values()
+    return {
+        "delayed": sum(one.pending for one in found),
+        "next_due": min((one.next_due for one in found if one.next_due is not None), default=None),
+    }
+
+
 async def _left(
     cluster: "Cluster", place: "TopicPartition", start: int, group: str, limit: int, newest: bool
 ) -> "list[Record]":

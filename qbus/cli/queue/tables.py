@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from qbus.cli.output import table
+from qbus.cli.topic.tables import held_back
 from qbus.cli.units import format_moment, format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -73,10 +74,13 @@ def _origin(source: str, document: dict[str, Any]) -> str:
 
 def jobs_table(document: dict[str, Any]) -> "RenderableType":
     """One line for each job."""
-    jobs = document["jobs"]
+    from rich.console import Group
+
+    jobs, pending = document["jobs"], document["delayed"]
+    waits = f"{document['queue']}: {held_back(pending, document['next_due'])}"
     if not jobs:
-        return f"All jobs of {document['queue']} are done."
-    return table(
+        return waits if pending else f"All jobs of {document['queue']} are done."
+    listed = table(
         "id",
         "added",
         "#size",
@@ -87,6 +91,7 @@ def jobs_table(document: dict[str, Any]) -> "RenderableType":
         ),
         whole=("id", "added"),
     )
+    return Group(listed, waits) if pending else listed
 
 
 def _short(body: str) -> str:

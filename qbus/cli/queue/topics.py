@@ -1,7 +1,6 @@
 """The topics that queues are, and what a share group did in them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from qbus.cli.output import Document
     from qbus.clients import Admin
     from qbus.clients.admin.types import QueueState
-    from qbus.clients.types import TopicPartition
 
 _REPLICAS = 3
 _COUNTS = (
@@ -97,9 +95,6 @@ async def read_queues(admin: "Admin", names: Sequence[str], group: str) -> list[
             for partition in found.partitions
         ]
     states = await admin.describe_queues(group, places)
-    untouched = [place for place, state in states.items() if state.start_offset < 0]
-    if untouched and await _begins_early(admin, group):
-        states |= await _waiting(admin, {place: states[place] for place in untouched})
     by_topic: dict[str, list[tuple[int, QueueState]]] = {}
     for (topic, index), state in sorted(states.items()):
         by_topic.setdefault(str(topic), []).append((index, state))
@@ -114,30 +109,6 @@ async def offline_partitions(admin: "Admin") -> list[str]:
         for partition in topic.partitions
         if partition.leader < 0
     ]
-
-
-async def _begins_early(admin: "Admin", group: str) -> bool:
-    """Whether a group takes everything of a partition that it has not taken records of yet."""
-    from qbus.clients.types import ConfigKind
-
-    settings = {
-        entry.name: entry.value for entry in await admin.describe_config(ConfigKind.GROUP, group)
-    }
-    return settings.get("share.auto.offset.reset") == "earliest"
-
-
-async def _waiting(
-    admin: "Admin", untouched: "dict[TopicPartition, QueueState]"
-) -> "dict[TopicPartition, QueueState]":
-    """The states of partitions of which a group has not taken records yet: all of them wait."""
-    from qbus.clients.types import EARLIEST, LATEST
-
-    first = await admin.list_offsets(dict.fromkeys(untouched, EARLIEST))
-    end = await admin.list_offsets(dict.fromkeys(untouched, LATEST))
-    return {
-        place: replace(state, length=end[place].offset - first[place].offset)
-        for place, state in untouched.items()
-    }
 
 
 def _document(

@@ -98,6 +98,21 @@ def test_a_job_that_always_fails_ends_among_the_dead_letters_of_its_queue(qbus: 
     assert (found["length"], found["taken"], found["dead_letters"]) == (0, 5, 1)
 
 
+def test_delayed_jobs_are_neither_done_nor_waiting(qbus: Qbus, queue: str) -> None:
+    added(qbus, queue, "later", "--delay", "1h")
+    (found,) = qbus.json("queue", "stat", queue)
+    assert (found["length"], found["delayed"]) == (0, 1), "before the group has begun"
+    worked(qbus, queue, UPPER, "--idle", "1s")
+    (found,) = qbus.json("queue", "stat", queue)
+    assert (found["length"], found["delayed"]) == (0, 1)
+    (other,) = qbus.json("queue", "stat", queue, "--group", "new")
+    assert (other["length"], other["delayed"]) == (0, 1)
+    peeked = qbus.json("queue", "peek", queue)
+    assert (peeked["jobs"], peeked["delayed"]) == ([], 1)
+    assert peeked["next_due"] > time.time() * 1000
+    assert "1 record held back; the next is due in" in qbus("queue", "peek", queue).decode()
+
+
 def test_the_settings_of_a_queue(qbus: Qbus, queue: str) -> None:
     qbus("queue", "set", queue, "--delivery-limit", "none", "--backoff", "10s")
     settings = qbus.json("queue", "describe", queue)["settings"]

@@ -39,11 +39,11 @@ async def test_queues_by_name() -> None:
             assert [one["partition"] for one in found["partitions"]] == [0, 1]
             (other,) = await read_queues(admin, ["t"], "disque")
             assert (other["oldest_ms"], other["partitions"][0]["start_offset"]) == (None, None)
-            assert other["length"] == 0
-            fake.group_configs["share.auto.offset.reset"] = "earliest"
-            fake.store(b"1", b"2", topic="t")
+            assert (other["length"], other["delayed"]) == (0, 0)
+            fake.states["t", 0] = {"start_offset": -1, "length": 2, "delayed": 1}
             (other,) = await read_queues(admin, ["t"], "disque")
-            assert other["length"] == 2
+            assert (other["length"], other["delayed"]) == (2, 1), "before the group has begun"
+            del fake.states["t", 0]
             assert await read_queues(admin, [], "disque") == [found]
         assert shown(queues_table([found]))[-1] == [
             *("q", "14", "2", "6", "0", "12", "min", "20", "10", "4", "2", "1")
@@ -88,8 +88,23 @@ async def test_a_job_as_it_is_shown() -> None:
     job = found[2]
     assert (job["partition"], job["offset"], job["key"], job["size"]) == (0, 8, "k", 4)
     assert job["id"].startswith("D-")
-    assert shown(jobs_table({"queue": "q", "jobs": found}))[-1][-4:] == ["4", "B", "8", "8"]
-    assert jobs_table({"queue": "q", "jobs": []}) == "All jobs of q are done."
+    no_more = {"delayed": 0, "next_due": None}
+    document = {"queue": "q", "jobs": found, **no_more}
+    assert shown(jobs_table(document))[-1][-4:] == ["4", "B", "8", "8"]
+    assert jobs_table({"queue": "q", "jobs": [], **no_more}) == "All jobs of q are done."
+
+
+async def test_jobs_that_are_not_due_are_not_done() -> None:
+    delayed = {"delayed": 2, "next_due": 4_102_444_800_000}
+    text = str(jobs_table({"queue": "q", "jobs": [], **delayed}))
+    assert text.startswith("q: 2 records held back; the next is due in ")
+    async with fake_queue() as fake:
+        fill(fake)
+        async with Admin(fake.broker.bootstrap) as admin:
+            found = await peek_jobs(admin, "q", "disque", 3, newest=False)
+    lines = shown(jobs_table({"queue": "q", "jobs": found, **delayed}))
+    assert len(lines) == 1 + 3 + 1
+    assert lines[-1][:4] == ["q:", "2", "records", "held"]
 
 
 def test_ranges_are_merged() -> None:
