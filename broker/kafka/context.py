@@ -55,7 +55,7 @@ ADMINISTRATION: Final = frozenset(
 class RequestContext:
     """One request's header, where it came from, and what its sender may do."""
 
-    __slots__ = ("_access", "api_key", "api_version", "charge", "client_id", "peer")
+    __slots__ = ("_access", "api_key", "api_version", "charge", "client_id", "keeps_frame", "peer")
 
     def __init__(
         self,
@@ -68,13 +68,15 @@ class RequestContext:
     ) -> None:
         """Without ``access`` everything is allowed.
 
-        ``charge``: what counts the request against quotas, if there are any.
+        ``charge``: what counts the request against quotas, if there are any. ``keeps_frame``: the
+        records of the request stay where they are after the handler has returned.
         """
         self.api_key = api_key
         self.api_version = api_version
         self.client_id = client_id
         self.peer = peer
         self.charge = charge
+        self.keeps_frame = False
         self._access = access
 
     @property

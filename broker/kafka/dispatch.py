@@ -272,7 +272,7 @@ class Dispatcher:
         response: Any
         try:
             if request is None:
-                response = self._answer_long(api, handler, context, bytes(frame), position)
+                response = self._answer_long(api, handler, context, bytearray(frame), position)
             else:
                 response = handler(self._broker, context, request)
         except CloseConnection:
@@ -287,9 +287,13 @@ class Dispatcher:
         return self._later(api, header, response, started, charge, peer)
 
     async def _answer_long(
-        self, api: Api, handler: Handler, context: RequestContext, frame: bytes, position: int
+        self, api: Api, handler: Handler, context: RequestContext, frame: bytearray, position: int
     ) -> Any:
-        """The response to a request that is read, and answered, some elements at a time."""
+        """The response to a request that is read, and answered, some elements at a time.
+
+        ``frame``: a copy that may be written to, as logs do with the batches that they append.
+        """
+        context.keeps_frame = True
         budget, size = self._budget, len(frame)
         if budget is not None:
             budget.force(size)

@@ -276,7 +276,10 @@ class DataPlane:
         return partition
 
     def begin(self, key: ApiKey, version: int, request: Struct, peer: Peer | None = None) -> Any:
-        """Encode and decode a request, and return its handler's answer."""
+        """Encode and decode a request, and return its handler's answer.
+
+        The memory of the frame is used again then, as a connection does.
+        """
         frame = b"".join(map(bytes, encode_request(key, version, 7, "test", request)))[4:]
         buffer = memoryview(bytearray(frame))
         header, position = decode_request_header(buffer)
@@ -284,7 +287,9 @@ class DataPlane:
         peer = peer or Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092))
         context = RequestContext(key, version, header.client_id, peer, self.control)
         module = import_module(f"qbus.broker.kafka.handlers.{key.name.lower()}")
-        return module.handle(self.broker, context, decoded)
+        answer = module.handle(self.broker, context, decoded)
+        buffer[:] = bytes(len(buffer))
+        return answer
 
     async def call(self, key: ApiKey, version: int, request: Struct) -> Any:
         """The response as its client decodes it."""

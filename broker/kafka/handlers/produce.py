@@ -22,7 +22,7 @@ who leads. 1 is answered once the leader wrote the batch, -1 once the high water
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -89,8 +89,9 @@ def handle(
             raise denied
         return _refuse_all(request, denied)
     appends = _Appends(broker, context, request.acks, request.transactional_id)
-    if len(request.topic_data) > PIECE or _is_long(request):
-        return _append_in_pieces(appends, request)
+    if _is_long(request):
+        held = 0 if context.keeps_frame else _keep_batches(request)
+        return _append_in_pieces(appends, request, held)
     response = ProduceResponse(responses=[appends.topic(topic) for topic in request.topic_data])
     if appends.late or appends.unverified:
         return _append_late(appends, response, request.timeout_ms / 1000)
@@ -98,14 +99,41 @@ def handle(
 
 
 def _is_long(request: ProduceRequest) -> bool:
-    count = 0
+    count = len(request.topic_data)
     for topic in request.topic_data:
         count += len(topic.partition_data)
     return count > PIECE
 
 
-async def _append_in_pieces(appends: "_Appends", request: ProduceRequest) -> ProduceResponse | None:
-    """Append to many partitions, with turns of the event loop between them."""
+def _keep_batches(request: ProduceRequest) -> int:
+    """Copy the batches out of the frame, whose memory is used again once the handler returns.
+
+    Returns how many bytes they have.
+    """
+    size = 0
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is not None:
+                data.records = memoryview(bytearray(records))
+                size += len(records)
+    return size
+
+
+async def _append_in_pieces(
+    appends: "_Appends", request: ProduceRequest, held: int
+) -> ProduceResponse | None:
+    """Append to many partitions, with turns of the event loop between them.
+
+    ``held``: bytes of copies of their batches.
+    """
+    with appends.holding(held):
+        return await _append_some_at_a_time(appends, request)
+
+
+async def _append_some_at_a_time(
+    appends: "_Appends", request: ProduceRequest
+) -> ProduceResponse | None:
     response, pace = ProduceResponse(), Pace()
     for topic in request.topic_data:
         data = topic.partition_data
@@ -139,7 +167,7 @@ async def _append_late(
     lines: dict[Partition, list[_LateBatch]] = {}
     for late in appends.take_late():
         lines.setdefault(late.partition, []).append(late)
-    with appends.holding(late for line in lines.values() for late in line):
+    with appends.holding(sum(late.size for line in lines.values() for late in line)):
         await asyncio.gather(*(_append_in_turn(appends, line) for line in lines.values()))
     answer = appends.answer(response, timeout_s)
     return await answer if isinstance(answer, Delayed) else answer
@@ -556,9 +584,9 @@ class _Appends:
         return taken
 
     @contextmanager
-    def holding(self, batches: Iterable[_LateBatch]) -> Iterator[None]:
-        """Account for the copies of batches in the memory of unfinished requests."""
-        size, memory = sum(late.size for late in batches), self._broker.memory
+    def holding(self, size: int) -> Iterator[None]:
+        """Account for ``size`` bytes of copied batches in the memory of unfinished requests."""
+        memory = self._broker.memory
         memory.force(size)
         try:
             yield

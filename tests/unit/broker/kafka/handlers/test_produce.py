@@ -11,12 +11,16 @@ from typing import Any
 import pytest
 
 from qbus.broker.kafka.context import RequestContext
+from qbus.broker.kafka.dispatch import Dispatcher, PendingReply
 from qbus.broker.kafka.handlers import produce as produce_handler
 from qbus.broker.kafka.handlers.produce import handle
 from qbus.broker.log.recompression import recompressed
 from qbus.broker.metadata.image import PartitionInfo
+from qbus.broker.metrics import Metrics
+from qbus.broker.net.memory_budget import MemoryBudget
 from qbus.broker.net.peer import Peer
 from qbus.broker.partition.partition import Partition
+from qbus.broker.quotas import ClientQuotas
 from qbus.config import ListenerInfo
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import (
@@ -28,7 +32,7 @@ from qbus.records import (
     read_header,
 )
 from qbus.records.header import write_header
-from qbus.wire import API, ApiKey
+from qbus.wire import API, ApiKey, decode_response
 from qbus.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -38,6 +42,7 @@ from qbus.wire.messages.produce import (
 )
 from tests.support.data_plane import NODE, DataPlane, over_the_wire
 from tests.support.logs import NOW_MS, batch
+from tests.support.raw_client import frame
 from tests.support.waiting import eventually
 
 VERSIONS = range(API[ApiKey.PRODUCE].min_version, API[ApiKey.PRODUCE].max_version + 1)
@@ -77,6 +82,45 @@ async def produce(
     )
     answers: Sequence[PartitionProduceResponse] = response.responses[0].partition_responses
     return answers[0]
+
+
+class TestLongRequests:
+    async def test_batches_outlive_the_frame(self, plane: DataPlane) -> None:
+        """They are appended in later ticks, when other connections receive into its memory."""
+        partition = await plane.create("orders")
+        count = 450
+        asked = request(plane, LATEST, *(batch(b"%d" % number) for number in range(count)))
+        for data in asked.topic_data[0].partition_data:
+            data.index = 0
+        response: ProduceResponse = await plane.call(ApiKey.PRODUCE, LATEST, asked)
+        answers = response.responses[0].partition_responses
+        assert [(one.error_code, one.base_offset) for one in answers] == [
+            (ErrorCode.NONE, offset) for offset in range(count)
+        ]
+        assert partition.log.log_end_offset == count
+        assert plane.broker.memory.used == 0
+
+    async def test_a_request_that_is_read_in_steps(self, plane: DataPlane) -> None:
+        partition = await plane.create("orders")
+        count = 1001
+        asked = request(plane, LATEST, *(batch(b"%d" % number) for number in range(count)))
+        for data in asked.topic_data[0].partition_data:
+            data.index = 0
+        buffer = memoryview(bytearray(frame(ApiKey.PRODUCE, LATEST, asked, 7)))[4:]
+        budget = MemoryBudget(0)
+        peer = Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092))
+        plane.broker.metrics, plane.broker.quotas = Metrics(), ClientQuotas()
+        reply = Dispatcher(plane.broker, budget=budget)(peer, buffer)
+        assert isinstance(reply, PendingReply)
+        buffer[:] = bytes(len(buffer))
+        await eventually(reply.done)
+        parts: list[Any] = reply.result()
+        sent = b"".join(map(bytes, parts))
+        _, response = decode_response(ApiKey.PRODUCE, LATEST, sent[4:])
+        answers = response.responses[0].partition_responses
+        assert [one.base_offset for one in answers] == list(range(count))
+        assert partition.log.log_end_offset == count
+        assert budget.used == 0
 
 
 class TestAcknowledgement:
