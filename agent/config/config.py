@@ -47,7 +47,8 @@ class Source:
     encoding: str = setting(
         "",
         own.encoding(),
-        "The encoding of the files, such as `utf-16-le` or `latin-1`; lines are shipped as UTF-8."
+        "The encoding of the files, such as `utf-16-le` or `latin-1`; lines are shipped as UTF-8,"
+        " without the file's byte order mark."
         " Default: the bytes of the lines are shipped unchanged.",
     )
     multiline_start: re.Pattern[bytes] | None = setting(

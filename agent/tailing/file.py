@@ -13,8 +13,9 @@ from enum import Enum, auto
 from ..positions.position import Fingerprint, Former, Identity, Position
 from .ack_tracker import AckTracker
 from .content import GzipContent, PlainContent, open_regular
-from .framing import Flush, Frame
+from .framing import Flush, Frame, Framer
 from .source import Labels, SourceReader
+from .text import MARK_BYTES
 
 _TAIL_BYTES = 256
 _NEWLINE = 10
@@ -97,6 +98,7 @@ class TailedFile:
     """
 
     __slots__ = (
+        "_framer",
         "_has_noted_change",
         "_head",
         "_head_of",
@@ -172,6 +174,7 @@ class TailedFile:
         self.is_new = False
         self.original: Position | None = None
         self.labels: Labels | None = None
+        self._framer: Framer | None = None
         self._usual = 0  # so many bytes were added before the last read
         self._has_noted_change = False  # changed_at is of a change that mtime does not know of
         self._head = b""  # those bytes that _head_of is the fingerprint of
@@ -286,6 +289,7 @@ class TailedFile:
         """Read from the start: it is another file, or was truncated."""
         self.read = self.rest = self.scanned = 0
         self.has_lines = self.has_begun = False
+        self._framer = None
         self.position.restart(fingerprint)
         if self.acks:
             self.former_acks = dict(self.former_acks)
@@ -301,7 +305,7 @@ class TailedFile:
         """
         self.open()
         assert self.content is not None
-        framer, flush = self.source.framer(self.content), self.flush
+        framer, flush = self._framing(), self.flush
         if not self.read and framer.encoding.mark:
             self.read = framer.encoding.mark
         if self.scanned:
@@ -334,6 +338,17 @@ class TailedFile:
         chunk = self._chunk(frame, tail, is_last=is_last) if frame.consumed else None
         self.behind_since = None if len(data) < size else self.behind_since
         return chunk
+
+    def _framing(self) -> Framer:
+        """Return the framer of its content; the bytes of a byte order mark are read once."""
+        framer = self._framer
+        if framer is None:
+            assert self.content is not None
+            head = self.content.read(0, MARK_BYTES) if self.source.may_have_mark else b""
+            framer = self.source.framer(head)
+            if len(head) == MARK_BYTES or not self.source.may_have_mark:
+                self._framer = framer
+        return framer
 
     def _known(self, most: int) -> int:
         """How many bytes there are to be read, as far as that is known, and some more."""
@@ -375,7 +390,7 @@ class TailedFile:
         content = self.content
         if content is None or self.is_gzip or chunk.incarnation != self.incarnation:
             return -1
-        framer = replace(self.source.framer(content), wants_offsets=True)
+        framer = replace(self._framing(), wants_offsets=True)
         try:
             data = content.read(chunk.start, chunk.end - chunk.start)
         except OSError:
@@ -420,7 +435,7 @@ class TailedFile:
     def _read_too_long(self, most: int) -> Chunk | None:
         """Return the record of a line to be truncated, once its end is found."""
         assert self.content is not None
-        framer = self.source.framer(self.content)
+        framer = self._framing()
         while True:
             data = self.content.read(self.read + self.scanned, most)
             if len(data) < framer.encoding.width:  # nothing, or a part of a character

@@ -7,11 +7,9 @@ from dataclasses import replace
 from ..config import Bound, Source, Tailing
 from ..config.config import TRUNCATE
 from ..positions.positions import Positions
-from .content import Content
 from .framing import Framer, Grouping
 from .text import Encoding
 
-_MARKED = {"utf-16", "utf-32", "utf-8-sig"}
 Headers = Sequence[tuple[str, bytes]]
 
 
@@ -52,15 +50,16 @@ class SourceReader:
         self._templates = every if config.key is None else [*every, config.key]
         marker = config.truncation_marker.encode()
         start = config.multiline_start
-        self._framer = Framer(
+        framer = Framer(
             limit=config.line_limit_bytes,
             marker=marker if config.line_too_long == TRUNCATE else None,
             encoding=Encoding.of(config.encoding),
             grouping=None if start is None else Grouping(start, config.multiline_max_lines),
             wants_offsets=bool(self._templates),
         )
-        self._is_marked = config.encoding in _MARKED
-        self._framers: dict[Encoding, Framer] = {}
+        self.may_have_mark = Encoding.may_have_mark(config.encoding)
+        self._framers: dict[Encoding, Framer] = {framer.encoding: framer}
+        self._framer = framer
 
     @property
     def topic(self) -> str:
@@ -72,11 +71,9 @@ class SourceReader:
         """Its name in the journal of positions."""
         return "\n".join((self.topic, *self.config.paths))
 
-    def framer(self, content: Content) -> Framer:
-        """Return the framer of a file with that content."""
-        if not self._is_marked:
-            return self._framer
-        encoding = Encoding.of(self.config.encoding, content.read(0, 4))
+    def framer(self, head: bytes) -> Framer:
+        """Return the framer of a file that begins with ``head``."""
+        encoding = Encoding.of(self.config.encoding, head)
         framer = self._framers.get(encoding)
         if framer is None:
             framer = self._framers[encoding] = replace(self._framer, encoding=encoding)

@@ -5,15 +5,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-    (codecs.BOM_UTF8, "utf-8"),
-)
-_OPEN = {"utf-16": "utf-16-le", "utf-32": "utf-32-le", "utf-8-sig": "utf-8"}
-"""Encodings with a byte order mark, and what each is without a mark."""
+_MARKS = {
+    "utf-8": codecs.BOM_UTF8,
+    "utf-16-le": codecs.BOM_UTF16_LE,
+    "utf-16-be": codecs.BOM_UTF16_BE,
+    "utf-32-le": codecs.BOM_UTF32_LE,
+    "utf-32-be": codecs.BOM_UTF32_BE,
+}
+"""Byte order marks, which files of these encodings may begin with."""
+_OPEN = {
+    "utf-16": ("utf-16-le", "utf-16-be"),
+    "utf-32": ("utf-32-le", "utf-32-be"),
+    "utf-8-sig": ("utf-8",),
+}
+"""Encodings whose mark tells which one it is; the first one without a mark."""
+MARK_BYTES = 4
+"""The longest byte order mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +39,17 @@ class Encoding:
         """Return the encoding of a file that begins with ``head``."""
         if not name:
             return cls()
-        mark = 0
-        if name in _OPEN:
-            found = (pair for pair in _MARKS if head.startswith(pair[0]))
-            for bom, actual in found:
-                if actual.startswith(_OPEN[name][:6].rstrip("-")):
-                    name, mark = actual, len(bom)
-                    break
-            else:
-                name = _OPEN[name]
-        return cls(name, len("\n".encode(name)), mark)
+        names = _OPEN.get(name, (name,))
+        for one in names:
+            mark = _MARKS.get(one)
+            if mark is not None and head.startswith(mark):
+                return cls(one, len("\n".encode(one)), len(mark))
+        return cls(names[0], len("\n".encode(names[0])))
+
+    @staticmethod
+    def may_have_mark(name: str) -> bool:
+        """Whether files of the encoding may begin with a byte order mark."""
+        return name in _OPEN or name in _MARKS
 
     @property
     def newline(self) -> bytes:

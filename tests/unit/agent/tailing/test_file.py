@@ -517,3 +517,48 @@ def test_another_head_is_noticed_however_often_it_was_looked_at(
         changed.write(b"one")
     assert file.refresh(0.0) is Change.RESTARTED
     assert read(file) == [b"one", b"two", b"three"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "written"),
+    [
+        ("utf-16-le", "utf-16-le"),
+        ("utf-16-be", "utf-16-be"),
+        ("utf-16", "utf-16-be"),
+        ("utf-16", "utf-16-le"),
+        ("utf-32-le", "utf-32-le"),
+        ("utf-32-be", "utf-32-be"),
+        ("utf-32", "utf-32-be"),
+        ("utf-8", "utf-8"),
+        ("utf-8-sig", "utf-8"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_byte_order_mark_belongs_to_no_record(
+    tmp_path: Path, follow: Follow, encoding: str, written: str, suffix: str
+) -> None:
+    path = tmp_path / f"a.log{suffix}"
+    lines = [f"line {number}" for number in range(100)]
+    for mark in ("\ufeff", ""):
+        if encoding == "utf-16" and written == "utf-16-be" and not mark:
+            continue  # without a mark it is taken for little-endian
+        if encoding == "utf-32" and not mark:
+            continue
+        content = (mark + "\n".join([*lines, ""])).encode(written)
+        path.write_bytes(gzip.compress(content) if suffix else content)
+        file = follow(path, encoding=encoding, gzip=True)
+        assert read(file) == [line.encode() for line in lines]
+        assert file.position.offset == len(content)
+
+
+def test_a_mark_is_told_by_its_bytes_however_few_are_there_at_first(
+    tmp_path: Path, follow: Follow
+) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"\xfe")
+    file = follow(path, encoding="utf-16")
+    assert read(file) == []
+    append(path, b"\xff" + "one\n".encode("utf-16-be"))
+    assert read(file) == [b"one"]
+    path.write_bytes("\ufefftwo\n".encode("utf-16-le"))
+    assert read(file) == [b"two"], "the content after a truncation has a mark as well"
