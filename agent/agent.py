@@ -54,6 +54,7 @@ class Agent:
                 records=files.records,
                 bytes=files.bytes,
                 refused=files.refused,
+                truncations=files.truncations,
                 memory_bytes=files.memory_bytes,
                 error=files.error,
             )

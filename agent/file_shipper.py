@@ -42,6 +42,7 @@ class FileShipper:
         self._records = 0
         self._bytes = 0
         self._refused = 0
+        self._truncations = 0
 
     @property
     def records(self) -> int:
@@ -57,6 +58,11 @@ class FileShipper:
     def refused(self) -> int:
         """Records set aside since the start: they are too large for their topics."""
         return self._refused + (self._pipeline.dispatcher.refused_records if self._pipeline else 0)
+
+    @property
+    def truncations(self) -> int:
+        """Truncations of files noticed since the start."""
+        return self._truncations + (self._pipeline.truncations if self._pipeline else 0)
 
     @property
     def memory_bytes(self) -> int:
@@ -162,6 +168,7 @@ class FileShipper:
         self._records += pipeline.dispatcher.records
         self._bytes += pipeline.dispatcher.bytes
         self._refused += pipeline.dispatcher.refused_records
+        self._truncations += pipeline.truncations
         if self._pipeline is pipeline:
             self._pipeline = None
 
@@ -188,7 +195,7 @@ class _Pipeline:
         self.config = config
         OutgoingSecurity(config.security.security())  # raises ConfigError before files are open
         host = config.host or socket.gethostname()
-        sources = [
+        sources = self._sources = [
             SourceReader(source, config.tailing, positions, host) for source in config.sources
         ]
         self.tailer = Tailer(
@@ -213,6 +220,11 @@ class _Pipeline:
         self.tailer.together = self.dispatcher.together
         self.reporter = FileReporter(self.tailer.registry, clock)
         self.tailing = asyncio.create_task(self.tailer.run())
+
+    @property
+    def truncations(self) -> int:
+        """Truncations of files that were noticed."""
+        return sum(source.truncations for source in self._sources)
 
     def _shares_partition(self, one: Position, other: Position) -> bool:
         return self.dispatcher.shares_partition(one, other)

@@ -22,6 +22,7 @@ _GAUGES = {
 _COUNTERS = {
     "records": ("records", "Records of files acknowledged since the start."),
     "bytes": ("bytes", "Bytes of files acknowledged since the start."),
+    "truncations": ("truncations", "Truncations of files noticed since the start."),
     "refused": (
         "refused_records",
         "Records of files set aside since the start: they are too large for their topics.",

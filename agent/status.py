@@ -43,6 +43,7 @@ class FileStatus:
     undelivered byte was noticed, 0 if there is none. ``rate``: recently acknowledged bytes per
     second. ``error``: the last error, None after a success. ``refused``: how many of its records
     were set aside since the start, as too large for the topic; ``refusal``: where the last one is.
+    ``truncations``: how often it was truncated or written over.
     """
 
     path: str
@@ -57,6 +58,7 @@ class FileStatus:
     error: str | None = None
     refused: int = 0
     refusal: str | None = None
+    truncations: int = 0
 
     @property
     def lag_bytes(self) -> int:
@@ -85,6 +87,7 @@ class AgentStatus:
     """The status of an agent; ``records`` and ``bytes`` were acknowledged since its start.
 
     ``refused``: records of files set aside since its start, as too large for their topics.
+    ``truncations``: how often files were truncated or written over.
     ``memory_bytes``: bytes read and not yet acknowledged. ``error``: why some records cannot be
     delivered now, or positions may not be on the disk.
     """
@@ -94,6 +97,7 @@ class AgentStatus:
     records: int = 0
     bytes: int = 0
     refused: int = 0
+    truncations: int = 0
     memory_bytes: int = 0
     error: str | None = None
 
@@ -165,6 +169,7 @@ def totals(status: AgentStatus) -> dict[str, Any]:
         "records": status.records,
         "bytes": status.bytes,
         "refused": status.refused,
+        "truncations": status.truncations,
         "memory_bytes": status.memory_bytes,
         "spool_bytes": sum(spool.waiting_bytes for spool in status.spools),
     }
@@ -186,6 +191,7 @@ def file_document(file: FileStatus) -> dict[str, Any]:
         "error": short(file.error),
         "refused": file.refused,
         "refusal": short(file.refusal),
+        "truncations": file.truncations,
     }
 
 

@@ -3,6 +3,7 @@
 Nothing here blocks for long: reads are of regular files and bounded in size.
 """
 
+import logging
 import os
 import stat
 import zlib
@@ -16,6 +17,8 @@ from .content import GzipContent, PlainContent, open_regular
 from .framing import Flush, Frame, Framer
 from .source import Labels, SourceReader
 from .text import MARK_BYTES
+
+log = logging.getLogger(__name__)
 
 _TAIL_BYTES = 256
 _NEWLINE = 10
@@ -95,6 +98,7 @@ class TailedFile:
     copy, of ``original`` or another file. is_ready: it waits to be read, or is being read.
     is_written: it was said to be written to, and that was not seen yet. refused: how many of its
     records were set aside, as too large for the topic; refusal: where the last one is, and why.
+    truncations: how often it was truncated or written over, as far as that was noticed.
     """
 
     __slots__ = (
@@ -137,6 +141,7 @@ class TailedFile:
         "scanned",
         "size",
         "source",
+        "truncations",
     )
 
     def __init__(self, path: str, position: Position, source: SourceReader) -> None:
@@ -165,6 +170,7 @@ class TailedFile:
         self.acknowledged_rate = 0.0
         self.error: str | None = None
         self.refused = 0
+        self.truncations = 0
         self.refusal: str | None = None
         self.retries = 0
         self.retry_at = 0.0
@@ -253,7 +259,7 @@ class TailedFile:
     def refresh(self, now: float) -> Change:
         """Update size and time, and return what happened to the file. Raises OSError."""
         self.is_written = False
-        is_fresh, is_first = self.descriptor is None, self.mtime < 0
+        is_fresh, is_first, before = self.descriptor is None, self.mtime < 0, self.size
         self.open()
         assert self.descriptor is not None
         assert self.content is not None
@@ -276,7 +282,7 @@ class TailedFile:
         is_alike = self._begins_alike(head) and not (is_fresh and self.has_other_tail())
         change = compare(self.read, size, begins_alike=is_alike)
         if change is Change.RESTARTED:
-            self.restart(Fingerprint.of(head))
+            self._restart(Fingerprint.of(head), before, is_first=is_first)
             self.is_new = is_first  # the inode is reused: the file may be a copy
         elif len(head) > self.position.fingerprint.length:
             self.position.fingerprint = Fingerprint.of(head)
@@ -285,8 +291,30 @@ class TailedFile:
             self.behind_since = self.behind_since or now
         return change
 
-    def restart(self, fingerprint: Fingerprint) -> None:
-        """Read from the start: it is another file, or was truncated."""
+    def _restart(self, fingerprint: Fingerprint, before: int, *, is_first: bool = False) -> None:
+        """Read from the start, and say so: it is another file, or was truncated.
+
+        before: its last known size. is_first: it changed while no agent ran.
+        """
+        if is_first:
+            log.info(
+                "%s is another file than before, or was truncated while no agent ran: it is read"
+                " from its start, not from byte %d",
+                self.path,
+                self.read,
+            )
+        else:
+            self.truncations += 1
+            self.source.truncations += 1
+            unread = max(0, before - self.read)
+            log.log(
+                logging.WARNING if unread else logging.INFO,
+                "%s was truncated or written over: it is read from its start; %d bytes were read"
+                " before%s",
+                self.path,
+                self.read,
+                f", {unread} bytes were not: they are in a copy of it, or lost" if unread else "",
+            )
         self.read = self.rest = self.scanned = 0
         self.has_lines = self.has_begun = False
         self._framer = None
@@ -485,7 +513,7 @@ class TailedFile:
         head = self.content.read(0, known.length)
         if self._begins_alike(head):
             return False
-        self.restart(Fingerprint.of(head))
+        self._restart(Fingerprint.of(head), self.size)
         return True
 
     def _begins_alike(self, head: bytes) -> bool:

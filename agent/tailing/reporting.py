@@ -54,6 +54,7 @@ class FileReporter:
             and last.position == file.position.offset
             and last.error == file.error
             and last.refused == file.refused
+            and last.truncations == file.truncations
             and last.state is _state(file)
             and last.path == file.path
         ):
@@ -73,6 +74,7 @@ class FileReporter:
             error=file.error,
             refused=file.refused,
             refusal=file.refusal,
+            truncations=file.truncations,
         )
 
     def _rate(self, file: TailedFile, now: float) -> tuple[float, int, float]:

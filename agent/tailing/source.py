@@ -45,6 +45,8 @@ class SourceReader:
         self.positions = positions
         self.fingerprint_bytes = tailing.fingerprint_bytes
         self.reads_gzip = config.gzip
+        self.truncations = 0
+        """How often its files were truncated or written over."""
         self._host = host
         every = [template for _, template in config.headers]
         self._templates = every if config.key is None else [*every, config.key]

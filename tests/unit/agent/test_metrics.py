@@ -25,6 +25,7 @@ def test_all_files_together_are_measured() -> None:
         records=11,
         bytes=110,
         refused=4,
+        truncations=5,
         error="away",
     )
     configured = configured_agent(apply)
@@ -37,6 +38,7 @@ def test_all_files_together_are_measured() -> None:
         "qbus_agent_records_total": 11,
         "qbus_agent_bytes_total": 110,
         "qbus_agent_refused_records_total": 4,
+        "qbus_agent_truncations_total": 5,
         "qbus_agent_spool_bytes": 3,
         "qbus_agent_spool_damaged_files": 1,
         "qbus_agent_delivery_failing": 1,

@@ -1,6 +1,7 @@
 """A tailed file on a real file system."""
 
 import gzip
+import logging
 import os
 import zlib
 from collections.abc import Callable
@@ -562,3 +563,67 @@ def test_a_mark_is_told_by_its_bytes_however_few_are_there_at_first(
     assert read(file) == [b"one"]
     path.write_bytes("\ufefftwo\n".encode("utf-16-le"))
     assert read(file) == [b"two"], "the content after a truncation has a mark as well"
+
+
+def test_a_truncation_is_said_and_counted(
+    tmp_path: Path, follow: Follow, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    path = tmp_path / "a.log"
+    path.write_bytes(b"first line\n")
+    file = follow(path)
+    read(file)
+    path.write_bytes(b"second\n")
+    assert read(file) == [b"second"]
+    assert (file.truncations, file.source.truncations) == (1, 1)
+    (said,) = caplog.records
+    assert said.levelno == logging.INFO
+    assert said.getMessage().startswith(f"{path} was truncated or written over")
+    assert "11 bytes were read" in said.getMessage()
+
+
+def test_bytes_that_were_not_read_before_a_truncation_are_a_warning(
+    tmp_path: Path, follow: Follow, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"first line\n")
+    file = follow(path)
+    read(file)
+    append(path, b"the second line\n")
+    file.refresh(0.0)
+    path.write_bytes(b"third\n")
+    assert read(file) == [b"third"]
+    (said,) = caplog.records
+    assert said.levelno == logging.WARNING
+    assert "16 bytes were not: they are in a copy of it, or lost" in said.getMessage()
+
+
+def test_a_file_that_was_read_and_replaced_between_reads_is_counted_once(
+    tmp_path: Path, follow: Follow
+) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"x" * 300 + b"\n")
+    file = follow(path)
+    read(file)
+    append(path, b"more\n")
+    file.refresh(0.0)
+    path.write_bytes(b"y" * 400 + b"\n")
+    while file.read_chunk(1000) is not None:
+        pass
+    assert file.truncations == 1
+
+
+def test_another_file_with_the_inode_is_no_truncation(
+    tmp_path: Path, follow: Follow, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    path = tmp_path / "a.log"
+    path.write_bytes(b"first line\n")
+    file = follow(path)
+    read(file)
+    path.write_bytes(b"another\n")
+    later = TailedFile(str(path), file.position, file.source)
+    assert read(later) == [b"another"]
+    assert later.truncations == 0
+    assert f"{path} is another file than before, or was truncated" in caplog.text
+    assert "it is read from its start, not from byte 11" in caplog.text

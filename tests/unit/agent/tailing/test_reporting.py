@@ -82,6 +82,10 @@ def refuse(file: TailedFile) -> None:
     file.refused, file.refusal = 1, "the record at byte 0"
 
 
+def truncate(file: TailedFile) -> None:
+    file.truncations = 1
+
+
 def rotate(file: TailedFile) -> None:
     file.is_rotated = True
 
@@ -91,7 +95,7 @@ def rename(file: TailedFile) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [grow, read, deliver, fail, refuse, rotate, rename, TailedFile.close]
+    "change", [grow, read, deliver, fail, refuse, truncate, rotate, rename, TailedFile.close]
 )
 def test_a_change_is_told(reporting: Reporting, change: Callable[[TailedFile], None]) -> None:
     before = reporting.status()
