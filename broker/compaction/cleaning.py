@@ -154,8 +154,15 @@ class _Cleaning:
 
     @contextmanager
     def _reporting(self, segment: LogSegment) -> Iterator[None]:
-        """Report a damaged batch of ``segment``, unless the log has changed meanwhile."""
+        """Report a damaged batch of ``segment``, unless the log has changed meanwhile.
+
+        A segment that is known to be damaged is not read: where its end is missing, what is left
+        looks whole.
+        """
         try:
+            if segment.damage:
+                known = segment.damage[0]
+                raise BadBatch(known.start.position, known.start.offset, known.problem)
             yield
         except (BadBatch, CorruptBatch, OSError) as error:
             if self._rewriter.rewrites != self._rewrites or not self._rewriter.has(segment):

@@ -396,6 +396,27 @@ class TestMeanwhile:
         assert found.offset == 1
         assert path.read_bytes() == bytes(data)
 
+    @pytest.mark.parametrize("is_learned", [True, False], ids=["dirty", "clean"])
+    def test_a_lost_end_of_a_segment_ends_it_and_still_shows(
+        self, keyed: KeyedLog, is_learned: bool
+    ) -> None:
+        keyed.put((b"a", b"1"))
+        size = keyed.log.size
+        keyed.put((b"b", b"2"))
+        keyed.roll()
+        keyed.put((b"a", b"3"))
+        keyed.roll()
+        keyed.log.close()
+        path = keyed.directory / "00000000000000000000.log"
+        path.write_bytes(path.read_bytes()[:size])
+        keyed.log = keyed.opened_at(3)
+        keyed.log.serve_around_damage()
+        keyed.log.flush()
+        keyed.cleaned_before = 0 if is_learned else 2
+        with pytest.raises(BadBatch, match="bytes instead of"):
+            keyed.clean()
+        assert [(one.first_offset, one.last_offset) for one in keyed.log.damage] == [(1, 1)]
+
 
 _KEYS = st.sampled_from([b"", b"a", b"b", b"c", b"d", b"e", b"a long key of its own", None])
 _VALUES = st.sampled_from([None, b"", b"1", b"v" * 200])
