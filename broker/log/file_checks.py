@@ -40,10 +40,12 @@ def note_missing(
     segments: Sequence[LogSegment],
     manifest: Manifest,
     directory: str,
-    stable_end: int,
     now_ms: int,
+    *,
+    log_start_offset: int,
+    stable_end: int,
 ) -> list[Corruption]:
-    """Look for segments of the manifest, with records below ``stable_end``, that are not there.
+    """Look for segments of the manifest, with records between these offsets, that are not there.
 
     Where one is before it, that is damaged from its end on. Returns those before the first segment.
     """
@@ -52,8 +54,8 @@ def note_missing(
     before: LogSegment | None = None
     for one, following in pairwise(manifest.segments):
         before = there.get(one.base_offset, before)
-        is_lost = one.base_offset not in there and following.base_offset <= stable_end
-        if not is_lost or not one.log_size:
+        is_needed = log_start_offset < following.base_offset <= stable_end
+        if one.base_offset in there or not is_needed or not one.log_size:
             continue
         path = f"{directory}/{numbered(one.base_offset, LOG_SUFFIX)}"
         problem = f"{path} is missing, with the records before offset {following.base_offset}"

@@ -240,7 +240,9 @@ class LogOpener:
                 opened.segments = opened.segments or [self._new_segment(log_start_offset)]
             else:
                 opened.missing = note_missing(
-                    opened.segments, self._manifest, self._directory, recovery_point, self._now_ms
+                    *(opened.segments, self._manifest, self._directory, self._now_ms),
+                    log_start_offset=opened.log_start_offset,
+                    stable_end=recovery_point,
                 )
                 self._complete(opened, trusted)
         except BadBatch as bad:

@@ -192,6 +192,18 @@ def test_records_that_are_missing_at_the_end_keep_their_offsets(
     assert read_all(log) == ([*range(6), COUNT], [6, 7, 8, 9])
 
 
+@pytest.mark.parametrize(("start", "is_missed"), [(2, True), (3, False), (4, False)])
+def test_only_a_segment_with_records_behind_the_log_start_is_missed(
+    open_log: OpenLog, directory: Path, start: int, is_missed: bool
+) -> None:
+    fill(open_log, segment_bytes=SIZE * 3)
+    open_log(segment_bytes=SIZE * 3).close()
+    segment(directory).unlink()
+    log = open_log(recovery_point=COUNT, log_start_offset=start, segment_bytes=SIZE * 3)
+    assert log.log_start_offset == max(start, 3)
+    assert [one.offset for one in log.corruptions] == ([0] if is_missed else [])
+
+
 def test_without_any_segment_there_is_nothing_to_serve(open_log: OpenLog, directory: Path) -> None:
     fill(open_log)
     segment(directory).unlink()
