@@ -199,8 +199,8 @@ class MemberDescription:
 class GroupDescription:
     """A group: its state, assignor, coordinator and members.
 
-    ``type``: "classic" or "consumer" (KIP-848). The latter has an ``epoch``, which counts its
-    changes.
+    ``type``: "classic", "consumer" (KIP-848) or "share" (KIP-932). The latter two have an
+    ``epoch``, which counts their changes.
     """
 
     group: str
@@ -219,7 +219,8 @@ class GroupOffset:
 
     Those two are -1 when they are unknown, such as for a deleted topic; ``problem`` says why they
     cannot be read now. The committed offset is -1 when there is none: then the lag is the whole
-    log.
+    log. Of a share group it is the offset before which all records are done, and ``undone`` counts
+    the records that are not; -1: unknown.
     """
 
     topic: str
@@ -229,10 +230,13 @@ class GroupOffset:
     start_offset: int
     end_offset: int
     problem: str = ""
+    undone: int = -1
 
     @property
     def lag(self) -> int:
-        """Records in the partition that the group has not committed yet."""
+        """Records in the partition that the group has not committed, or done, yet."""
+        if self.undone >= 0:
+            return self.undone
         return max(self.end_offset - max(self.committed_offset, self.start_offset), 0)
 
 

@@ -27,6 +27,7 @@ from qbus.wire.messages.describe_delayed import DescribeDelayedResponse
 from qbus.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from qbus.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from qbus.wire.messages.describe_producers import DescribeProducersResponse
+from qbus.wire.messages.describe_share_group_offsets import DescribeShareGroupOffsetsResponse
 from qbus.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -52,6 +53,10 @@ from qbus.wire.messages.metadata import MetadataResponse
 from qbus.wire.messages.offset_commit import OffsetCommitResponse
 from qbus.wire.messages.offset_delete import OffsetDeleteResponse
 from qbus.wire.messages.queue_offsets import QueueOffsetsResponse
+from qbus.wire.messages.share_group_describe import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
 from qbus.wire.messages.write_txn_markers import WriteTxnMarkersResponse
 
 from ..committed import commit_request, fetch_committed
@@ -686,18 +691,22 @@ class Admin:
         return sorted(listings, key=lambda listing: listing.group)
 
     async def describe_group(self, group: str) -> GroupDescription:
-        """Return a group of either protocol; GROUP_ID_NOT_FOUND if it does not exist."""
-        try:
-            return await self._describe_classic_group(group)
-        except ApiError as error:
-            if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
-                raise
+        """Return a group of any protocol; GROUP_ID_NOT_FOUND if it does not exist."""
+        missing: ApiError | None = None
+        for describe in (
+            self._describe_classic_group,
+            self._describe_consumer_group,
+            self._describe_share_group,
+        ):
             try:
-                return await self._describe_consumer_group(group)
-            except ApiError as other:
-                if other.code is ErrorCode.UNSUPPORTED_VERSION:  # an older broker
-                    raise error from None
-                raise
+                return await describe(group)
+            except ApiError as error:
+                is_older = missing is not None and error.code is ErrorCode.UNSUPPORTED_VERSION
+                if error.code is not ErrorCode.GROUP_ID_NOT_FOUND and not is_older:
+                    raise
+                missing = missing or error
+        assert missing is not None
+        raise missing
 
     async def _describe_consumer_group(self, group: str) -> GroupDescription:
         async def attempt() -> GroupDescription:
@@ -709,6 +718,17 @@ class Admin:
             )
             (found,) = response.groups
             return messages.consumer_group_description(found, await self._node(coordinator))
+
+        return await retry_at_coordinator(self._cluster, group, attempt)
+
+    async def _describe_share_group(self, group: str) -> GroupDescription:
+        async def attempt() -> GroupDescription:
+            coordinator = await self._cluster.coordinator(group)
+            response: ShareGroupDescribeResponse = await self._cluster.ask_coordinator(
+                group, ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest(group_ids=[group])
+            )
+            (found,) = response.groups
+            return messages.share_group_description(found, await self._node(coordinator))
 
         return await retry_at_coordinator(self._cluster, group, attempt)
 
@@ -920,6 +940,36 @@ class Admin:
                 problem=str(unread.get(partition, "")),
             )
             for partition, offset in sorted(committed.items())
+        ]
+
+    async def share_group_offsets(self, group: str) -> list[GroupOffset]:
+        """Return where a share group begins, with its lag, by topic and partition (KIP-932)."""
+
+        async def attempt() -> dict[TopicPartition, messages.ShareOffset]:
+            response: DescribeShareGroupOffsetsResponse = await self._cluster.ask_coordinator(
+                group,
+                ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+                messages.describe_share_offsets(group),
+            )
+            return messages.share_offsets(response)
+
+        found = await retry_at_coordinator(self._cluster, group, attempt)
+        (starts, unread), (ends, unread_ends) = await asyncio.gather(
+            self._known_offsets(found, EARLIEST), self._known_offsets(found, LATEST)
+        )
+        unread |= unread_ends
+        return [
+            GroupOffset(
+                topic=partition.topic,
+                partition=partition.partition,
+                committed_offset=offset.start_offset,
+                metadata="",
+                start_offset=starts.get(partition, _UNKNOWN_OFFSET).offset,
+                end_offset=ends.get(partition, _UNKNOWN_OFFSET).offset,
+                problem=str(unread.get(partition) or offset.problem),
+                undone=offset.lag,
+            )
+            for partition, offset in sorted(found.items())
         ]
 
     async def alter_group_offsets(

@@ -1,7 +1,7 @@
 """The admin client's requests, and what their responses say. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from qbus.consumer_protocol import decode_assignment
@@ -59,6 +59,11 @@ from qbus.wire.messages.describe_producers import (
     TopicRequest,
 )
 from qbus.wire.messages.describe_producers import PartitionResponse as ProducersOfPartition
+from qbus.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+)
 from qbus.wire.messages.describe_transactions import DescribeTransactionsResponse
 from qbus.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -87,6 +92,8 @@ from qbus.wire.messages.offset_delete import (
 from qbus.wire.messages.queue_offsets import PartitionRequest as WantedQueue
 from qbus.wire.messages.queue_offsets import QueueOffsetsRequest, QueueOffsetsResponse
 from qbus.wire.messages.queue_offsets import TopicRequest as QueuesOfTopic
+from qbus.wire.messages.share_group_describe import Assignment as ShareAssignment
+from qbus.wire.messages.share_group_describe import DescribedGroup as ShareGroupDescribed
 from qbus.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -128,6 +135,7 @@ T = TypeVar("T")
 
 
 _CONSUMER_PROTOCOL = "consumer"
+_SHARE_PROTOCOL = "share"
 _CLASSIC_MEMBER = 0
 """The type of a member of a group of the consumer protocol that speaks the classic one."""
 _DEAD = "Dead"
@@ -813,7 +821,67 @@ def consumer_group_description(
     )
 
 
-def _assigned(assignment: Assignment) -> tuple[TopicPartition, ...]:
+def share_group_description(found: ShareGroupDescribed, coordinator: Node) -> GroupDescription:
+    """Return a share group as users see it; raises GROUP_ID_NOT_FOUND."""
+    check(found.error_code, found.error_message, of=f"group {found.group_id}")
+    return GroupDescription(
+        group=found.group_id,
+        state=found.group_state,
+        protocol_type=_SHARE_PROTOCOL,
+        protocol=found.assignor_name,
+        coordinator=coordinator,
+        members=tuple(
+            MemberDescription(
+                member_id=member.member_id,
+                instance_id=None,
+                client_id=member.client_id,
+                host=member.client_host,
+                assignment=_assigned(member.assignment),
+                epoch=member.member_epoch,
+                is_classic=False,
+            )
+            for member in found.members
+        ),
+        type=_SHARE_PROTOCOL,
+        epoch=found.group_epoch,
+    )
+
+
+class ShareOffset(NamedTuple):
+    """Where a share group begins in a partition, and how many records it has not done.
+
+    -1: unknown. ``problem``: why.
+    """
+
+    start_offset: int
+    lag: int
+    problem: str
+
+
+def describe_share_offsets(group: str) -> DescribeShareGroupOffsetsRequest:
+    """Return the question where a share group begins, wherever it has taken records."""
+    wanted = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
+    return DescribeShareGroupOffsetsRequest(groups=[wanted])
+
+
+def share_offsets(
+    response: DescribeShareGroupOffsetsResponse,
+) -> dict[TopicPartition, ShareOffset]:
+    """Return where a share group begins; raises ApiError."""
+    (group,) = response.groups
+    check(group.error_code, group.error_message, of=f"group {group.group_id}")
+    return {
+        TopicPartition(topic.topic_name, one.partition_index): ShareOffset(
+            one.start_offset,
+            one.lag,
+            (one.error_message or ErrorCode(one.error_code).name) if one.error_code else "",
+        )
+        for topic in group.topics
+        for one in topic.partitions
+    }
+
+
+def _assigned(assignment: Assignment | ShareAssignment) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted(
             TopicPartition(topic.topic_name, index)

@@ -85,6 +85,7 @@ class Admin:
 
     committed_offsets = blocking(_Admin.committed_offsets)
     group_offsets = blocking(_Admin.group_offsets)
+    share_group_offsets = blocking(_Admin.share_group_offsets)
     alter_group_offsets = blocking(_Admin.alter_group_offsets)
     reset_group_offsets = blocking(_Admin.reset_group_offsets)
     delete_group_offsets = blocking(_Admin.delete_group_offsets)

@@ -139,7 +139,9 @@ def group_summary(group: GroupListing) -> Document:
 
 def group_description(group: GroupDescription, offsets: Iterable[GroupOffset]) -> Document:
     """A group with its members and its offset in each partition."""
-    owners = {partition: m.member_id for m in group.members for partition in m.assignment}
+    assigned = {partition: m.member_id for m in group.members for partition in m.assignment}
+    # Any number of members of a share group take records of a partition.
+    owners = dict.fromkeys(assigned, None) if group.type == "share" else assigned
     committed = {(offset.topic, offset.partition): offset for offset in offsets}
     return {
         "group": group.group,

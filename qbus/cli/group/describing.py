@@ -22,7 +22,10 @@ async def describe_groups(admin: "Admin", names: Sequence[str]) -> list[Document
     for name in names or [found.group for found in await admin.list_groups()]:
         described = await admin.describe_group(name)
         assigned = [partition for member in described.members for partition in member.assignment]
-        offsets = await _offsets(admin, name, assigned)
+        if described.type == "share":
+            offsets = await admin.share_group_offsets(name)
+        else:
+            offsets = await _offsets(admin, name, assigned)
         documents.append(group_description(described, offsets))
     return documents
 

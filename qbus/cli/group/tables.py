@@ -32,7 +32,8 @@ def group_descriptions(groups: list[dict[str, Any]]) -> "RenderableType":
             parts.append("")
         parts.append(_headline(group))
         if group["offsets"]:
-            parts.append(_offsets(group["offsets"]))
+            show = _share_offsets if group["type"] == "share" else _offsets
+            parts.append(show(group["offsets"]))
         if group["members"]:
             parts += ["", _members(group["members"])]
     return Group(*parts)
@@ -50,7 +51,7 @@ def _headline(group: dict[str, Any]) -> "RenderableType":
     if unknown:
         line.append(f" without {counted(unknown, 'partition')} that cannot be read")
     uncommitted = sum(_is_uncommitted(offset) for offset in group["offsets"])
-    if uncommitted:
+    if uncommitted and group["type"] != "share":
         line.append(f" (all of the log of {counted(uncommitted, 'partition')} without a commit)")
     if group["protocol"]:
         line.append(f", assignor {group['protocol']}")
@@ -80,6 +81,20 @@ def _offsets(offsets: list[dict[str, Any]]) -> "RenderableType":
                 _shortened(offset["member_id"]),
             )
             for offset in offsets
+        ),
+    )
+
+
+def _share_offsets(offsets: list[dict[str, Any]]) -> "RenderableType":
+    return table(
+        "topic",
+        "#partition",
+        "#start",
+        "#end",
+        "#lag",
+        rows=(
+            (one["topic"], one["partition"], one["committed"], one["end_offset"], one["lag"])
+            for one in offsets
         ),
     )
 

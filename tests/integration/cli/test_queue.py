@@ -113,6 +113,22 @@ def test_delayed_jobs_are_neither_done_nor_waiting(qbus: Qbus, queue: str) -> No
     assert "1 record held back; the next is due in" in qbus("queue", "peek", queue).decode()
 
 
+def test_the_share_group_of_a_queue(qbus: Qbus, queue: str) -> None:
+    group = f"group-{queue}"
+    qbus("queue", "create", queue, "--group", group, "--if-not-exists")
+    added(qbus, queue, "one", "two", "--key", "k")
+    worked(qbus, queue, UPPER, "--count", "1", "--group", group)
+    assert group in {one["group"] for one in qbus.json("group", "list")}
+    (described,) = qbus.json("group", "describe", group)
+    assert (described["type"], described["state"]) == ("share", "Empty")
+    assert sum(one["lag"] for one in described["offsets"]) == 1
+    text = qbus("group", "describe", group).decode()
+    assert text.startswith(f"{group}  Empty, 0 members, lag 1")
+    assert ["topic", "partition", "start", "end", "lag"] in [
+        line.split() for line in text.splitlines()
+    ]
+
+
 def test_the_settings_of_a_queue(qbus: Qbus, queue: str) -> None:
     qbus("queue", "set", queue, "--delivery-limit", "none", "--backoff", "10s")
     settings = qbus.json("queue", "describe", queue)["settings"]

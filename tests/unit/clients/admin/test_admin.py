@@ -6,6 +6,7 @@ from qbus.clients import Admin, ConfigKind, ConfigSource, GroupOffset
 from qbus.clients.types import TopicPartition
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire import ApiKey
+from qbus.wire.messages import share_group_describe as share
 from qbus.wire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeResponse,
@@ -33,6 +34,18 @@ from qbus.wire.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
+)
+from qbus.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsResponse as ShareOffsets,
+)
+from qbus.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsResponseGroup as GroupOffsets,
+)
+from qbus.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsResponsePartition as PartitionOffsets,
+)
+from qbus.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsResponseTopic as TopicOffsets,
 )
 from qbus.wire.messages.list_groups import ListedGroup, ListGroupsResponse
 from tests.support.fake_broker import FakeBroker
@@ -90,6 +103,9 @@ async def test_a_dead_group_does_not_exist() -> None:
         broker.handlers[ApiKey.CONSUMER_GROUP_DESCRIBE] = lambda _: ConsumerGroupDescribeResponse(
             groups=[ConsumerGroup(group_id="g", error_code=ErrorCode.GROUP_ID_NOT_FOUND)]
         )
+        broker.handlers[ApiKey.SHARE_GROUP_DESCRIBE] = lambda _: share.ShareGroupDescribeResponse(
+            groups=[share.DescribedGroup(group_id="g", error_code=ErrorCode.GROUP_ID_NOT_FOUND)]
+        )
         with pytest.raises(ApiError) as caught:
             await admin.describe_group("g")
         assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
@@ -123,6 +139,59 @@ async def test_a_group_that_is_no_classic_one_is_described_all_the_same() -> Non
         (found,) = described.members
         assert (found.epoch, found.assignment, found.is_classic) == (2, (), False)
         assert found.target == (TopicPartition("t", 0), TopicPartition("t", 1))
+
+
+def without(broker: FakeBroker) -> None:
+    """Have the broker know "g" neither as a classic nor as a consumer group."""
+    broker.handlers[ApiKey.DESCRIBE_GROUPS] = lambda _: DescribeGroupsResponse(
+        groups=[DescribedGroup(group_id="g", group_state="Dead")]
+    )
+    broker.handlers[ApiKey.CONSUMER_GROUP_DESCRIBE] = lambda _: ConsumerGroupDescribeResponse(
+        groups=[ConsumerGroup(group_id="g", error_code=ErrorCode.GROUP_ID_NOT_FOUND)]
+    )
+
+
+async def test_a_share_group_is_described_with_its_members() -> None:
+    async with FakeBroker() as broker, Admin(broker.bootstrap) as admin:
+        without(broker)
+        topic = share.TopicPartitions(topic_name="t", partitions=[1, 0])
+        member = share.Member(
+            member_id="m",
+            member_epoch=2,
+            client_host="127.0.0.1",
+            assignment=share.Assignment(topic_partitions=[topic]),
+        )
+        group = share.DescribedGroup(
+            group_id="g", group_state="Stable", group_epoch=3, members=[member]
+        )
+        broker.handlers[ApiKey.SHARE_GROUP_DESCRIBE] = lambda _: share.ShareGroupDescribeResponse(
+            groups=[group]
+        )
+        described = await admin.describe_group("g")
+        assert (described.type, described.state, described.epoch) == ("share", "Stable", 3)
+        (found,) = described.members
+        assert found.assignment == (TopicPartition("t", 0), TopicPartition("t", 1))
+
+
+async def test_what_a_share_group_has_not_done() -> None:
+    async with FakeBroker({"t": 2}) as broker, Admin(broker.bootstrap) as admin:
+        partitions = [
+            PartitionOffsets(partition_index=0, start_offset=4, lag=3),
+            PartitionOffsets(
+                partition_index=1,
+                start_offset=-1,
+                lag=-1,
+                error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ),
+        ]
+        topic = TopicOffsets(topic_name="t", partitions=partitions)
+        broker.handlers[ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS] = lambda _: ShareOffsets(
+            groups=[GroupOffsets(group_id="g", topics=[topic])]
+        )
+        first, second = await admin.share_group_offsets("g")
+        assert (first.committed_offset, first.lag, first.problem) == (4, 3, "")
+        assert (second.committed_offset, second.undone) == (-1, -1)
+        assert second.problem == "NOT_LEADER_OR_FOLLOWER"
 
 
 async def test_groups_that_are_not_of_consumers_keep_their_secrets() -> None:
