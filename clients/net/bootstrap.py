@@ -99,6 +99,9 @@ def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
 
 
 def _parse(address: str) -> tuple[str, int]:
+    scheme, separator, rest = address.partition("://")
+    if separator:
+        raise ConfigError(f"{address!r}: write {rest.partition('/')[0]}, without {scheme}://")
     host, port = address, str(DEFAULT_PORT)
     if ":" in address.rpartition("]")[2]:
         host, _, port = address.rpartition(":")
@@ -108,5 +111,5 @@ def _parse(address: str) -> tuple[str, int]:
         raise ConfigError(f"{address!r}: write an IPv6 address in brackets")
     is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536
     if not host or not is_port:
-        raise ConfigError(f"{address!r} is not host:port")
+        raise ConfigError(f"{address!r} is not host:port with a port from 1 to 65535")
     return host, int(port)

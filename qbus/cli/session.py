@@ -1,8 +1,10 @@
 """Clients for commands, which report at once that no broker is reachable."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import re
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from qbus.cli.contexts import is_kept, learn
@@ -11,7 +13,7 @@ from qbus.cli.targets import Target
 from qbus.clients import Admin, ConnectionFailed
 from qbus.clients.net.bootstrap import parse
 from qbus.clients.net.dial import dial
-from qbus.errors import ApiError
+from qbus.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from qbus.clients.net.cluster import Cluster
@@ -24,10 +26,39 @@ REQUEST_TIMEOUT_MS = 15_000
 
 @asynccontextmanager
 async def administration(target: Target) -> AsyncIterator[Admin]:
-    """An admin client of a cluster of which a broker accepts connections."""
+    """An admin client of a cluster of which a broker accepts connections.
+
+    The error for a topic that does not exist names the topic with the most similar name.
+    """
     await ensure_reachable(target)
     async with admin_of(target) as admin:
-        yield admin
+        try:
+            yield admin
+        except ApiError as error:
+            if hint := await _similar_topic(admin, error):
+                raise ApiError(error.code, f"{error}{hint}") from error
+            raise
+
+
+_NAMED_TOPIC = re.compile(r"\btopic '?([A-Za-z0-9._-]+)")
+
+
+async def _similar_topic(admin: Admin, error: ApiError) -> str:
+    """Return ``; did you mean NAME?`` for an unknown topic; empty if none is similar."""
+    named = _NAMED_TOPIC.search(str(error))
+    if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or named is None:
+        return ""
+    try:
+        names = [topic.name for topic in await admin.list_topics(internal=True)]
+    except ApiError:
+        return ""
+    return similar(named[1], names)
+
+
+def similar(name: str, names: Iterable[str]) -> str:
+    """Return ``; did you mean OTHER?`` with the most similar other name; empty if there is none."""
+    close = get_close_matches(name, (other for other in names if other != name), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def admin_of(target: Target) -> Admin:

@@ -95,8 +95,10 @@ def parse_address(text: str) -> Address:
         host = host[1:-1]
     elif ":" in host:
         raise ValueError("an IPv6 address in brackets, as [::1]:9092")
-    if not (colon and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536):
-        raise ValueError("host:port, with a port from 0 to 65535")
+    if not (colon and port.isascii() and port.isdigit()):
+        raise ValueError(f"host:port, with a port from 0 to 65535; {rest!r} has no port")
+    if len(port) > 5 or int(port) > 65535:
+        raise ValueError(f"a port from 0 to 65535, not {port[:20]}")
     if any(character.isspace() or character in "/[]@" for character in host):
         raise ValueError("host:port, with a host name or an address")
     return Address(host, int(port))
@@ -113,6 +115,8 @@ def parse_endpoint(text: str) -> tuple[str, Address]:
     name, separator, rest = text.strip().rpartition("://")
     if not separator:
         return "PLAINTEXT", parse_address(rest)
+    if name in {"http", "https"}:
+        raise ValueError(f"the name of a listener before ://, as PLAINTEXT://{rest}")
     if not _LISTENER_NAME.fullmatch(name):
         raise ValueError("NAME://host:port, with a name of letters, digits, _ and -")
     return name.upper(), parse_address(rest)

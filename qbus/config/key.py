@@ -43,6 +43,8 @@ class ConfigKey:
         """The allowed values, in words."""
         if self.choices:
             return "one of " + ", ".join(self.choices) if len(self.choices) > 1 else self.choices[0]
+        if self.type is ConfigType.BOOLEAN and self.refused:
+            return " or ".join(sorted({"true", "false"} - self.refused.keys(), reverse=True))
         noun = f"{self.type.noun} of {self.unit}" if self.unit else self.type.noun
         if self.at_least is not None and self.at_most is not None:
             return f"{noun} from {self.at_least} to {self.at_most}"
@@ -99,5 +101,7 @@ class ConfigKey:
 def _abbreviated(raw: object, key: ConfigKey) -> str:
     if key.sensitive:
         return "(hidden)"
+    if key.type is ConfigType.LIST and isinstance(raw, list | tuple):
+        raw = ",".join(map(str, raw))
     text = raw if isinstance(raw, str) else repr(raw)
     return text if len(text) <= 200 else text[:200] + "..."

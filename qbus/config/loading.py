@@ -1,5 +1,7 @@
 """Loads the broker's configuration: a TOML file, ``-o key=value`` options, the command's flags."""
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -44,7 +46,26 @@ def read_file(path: Path) -> dict[str, object]:
     """
     from qbus.service.toml import documents  # noqa: PLC0415 - most brokers start without a file
 
-    return dict(_flatten(documents.read_file(path, documents.parse)))
+    def parse(data: bytes) -> dict[str, object]:
+        try:
+            return documents.parse(data)
+        except ConfigError as error:
+            raise ConfigError(f"{error}{_hint(data)}") from error
+
+    return dict(_flatten(documents.read_file(path, parse)))
+
+
+_PROPERTY = re.compile(r"^\s*([\w.-]+)\s*[=:]\s*([^\s\"'\[{#][^\n]*?)\s*$", re.MULTILINE)
+
+
+def _hint(data: bytes) -> str:
+    """How to write the first line that only a file of properties, as Kafka has, would hold."""
+    for name, value in _PROPERTY.findall(data.decode(errors="replace")):
+        if not re.fullmatch(r"[+-]?[\d.]+|true|false", value):
+            return (
+                f"; text is in quotes, unlike in Kafka's properties: {name} = {json.dumps(value)}"
+            )
+    return ""
 
 
 def split_option(option: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from qbus.cli.failures import TERMINATED, Failure
 from qbus.cli.output import emit
 from qbus.cli.pipeline.options import Common, stated
-from qbus.cli.session import administration, ensure_reachable
+from qbus.cli.session import administration, ensure_reachable, similar
 from qbus.cli.targets import Target
 from qbus.cli.units import counted
 
@@ -63,7 +63,10 @@ async def _check_topics(target: Target, names: Sequence[str]) -> None:
     async with administration(target) as admin:
         existing = {topic.name for topic in await admin.list_topics(internal=True)}
     if names and existing.isdisjoint(names):
-        raise Failure(f"there is no topic {names[0]}: create the topic first, or check its name")
+        hint = similar(names[0], existing)
+        raise Failure(
+            f"there is no topic {names[0]}: create the topic first, or check its name{hint}"
+        )
 
 
 def _end_by_sigterm() -> None:

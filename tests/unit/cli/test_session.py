@@ -2,12 +2,16 @@
 
 import socket
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Self
 
 import pytest
 
+from qbus.cli import session
 from qbus.cli.failures import Failure
-from qbus.cli.session import ensure_reachable
+from qbus.cli.session import administration, ensure_reachable
 from qbus.cli.targets import Target
+from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import zookeeper
 
 
@@ -65,3 +69,36 @@ async def test_a_broker_that_zookeeper_knows(
 
     monkeypatch.setattr(zookeeper, "find_brokers", find_brokers)
     await ensure_reachable(Target("zk://zk1:2181/qbus"))
+
+
+@pytest.mark.parametrize(
+    ("message", "hint"),
+    [
+        ("topic lgs: UNKNOWN_TOPIC_OR_PARTITION", "; did you mean logs?"),
+        ("the topic 'lgs' does not exist", "; did you mean logs?"),
+        ("cannot delete topic lgs: the topic 'lgs' does not exist", "; did you mean logs?"),
+        ("there is no topic lgs", "; did you mean logs?"),
+        ("there is no topic zzz", ""),
+        ("partition 7 is unknown", ""),
+    ],
+)
+async def test_an_unknown_topic_is_compared_with_those_that_there_are(
+    message: str, hint: str, monkeypatch: pytest.MonkeyPatch, open_port: int
+) -> None:
+    class Topics:
+        async def __aenter__(self) -> Self:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+        async def list_topics(self, *, internal: bool) -> list[SimpleNamespace]:
+            assert internal
+            return [SimpleNamespace(name="logs"), SimpleNamespace(name="orders")]
+
+    monkeypatch.setattr(session, "admin_of", lambda _: Topics())
+    with pytest.raises(ApiError) as raised:
+        async with administration(Target(f"127.0.0.1:{open_port}")):
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    assert str(raised.value) == message + hint
+    assert raised.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,10 +1,11 @@
 """A key takes what its definition allows, and says of anything else what it expected."""
 
+import re
 from typing import Any
 
 import pytest
 
-from qbus.config import ConfigKey, ConfigType
+from qbus.config import BROKER_CONFIG, TOPIC_CONFIG, ConfigKey, ConfigType
 from qbus.errors import ConfigError
 
 
@@ -148,3 +149,16 @@ def test_the_allowed_values_in_words(rest: dict[str, Any], allowed: str) -> None
 )
 def test_writes_values_as_kafka_does(type_: ConfigType, value: object, text: str | None) -> None:
     assert key(type_).format(value) == text
+
+
+def test_the_allowed_values_are_without_those_that_are_refused() -> None:
+    assert TOPIC_CONFIG["preallocate"].allowed == "false"
+    assert BROKER_CONFIG["log.preallocate"].allowed == "false"
+    for raw in ("TRUE", "true", True):
+        with pytest.raises(ConfigError, match="only false is supported"):
+            TOPIC_CONFIG["preallocate"].parse(raw)
+
+
+@pytest.mark.parametrize("key", [*BROKER_CONFIG.values(), *TOPIC_CONFIG.values()], ids=repr)
+def test_no_refused_value_is_among_the_allowed(key: ConfigKey) -> None:
+    assert not key.refused.keys() & set(re.findall(r"[\w.-]+", key.allowed))

@@ -1,5 +1,6 @@
 """What an operator states reaches the configuration: a file, options, and the command's own."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,38 @@ def test_a_file_that_cannot_be_read_is_refused_with_its_name(tmp_path: Path) -> 
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match=r"binary\.toml: not TOML"):
         read_file(tmp_path / "binary.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        (
+            "# Kafka\nbroker.id=0\nlisteners=PLAINTEXT://localhost:9092\n",
+            'in quotes, unlike in Kafka\'s properties: listeners = "PLAINTEXT://localhost:9092"',
+        ),
+        ("num.partitions=1\ndurability: fsync\n", 'durability = "fsync"'),
+    ],
+)
+def test_a_file_of_properties_is_refused_with_what_to_write(
+    tmp_path: Path, text: str, hint: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_file(write(tmp_path, text))
+    assert "not TOML" in str(refused.value)
+    assert str(refused.value).endswith(hint)
+    tomllib.loads(hint.rpartition(": ")[2])
+
+
+@pytest.mark.parametrize(
+    ("listeners", "words"),
+    [
+        (("h:70000",), "listeners=h:70000: expected a port from 0 to 65535, not 70000"),
+        (("a:1", "h:99999"), "listeners=a:1,h:99999: expected a port from 0 to 65535, not 99999"),
+        (("localhost",), "'localhost' has no port"),
+        (("http://h:9092",), "the name of a listener before ://, as PLAINTEXT://h:9092"),
+    ],
+)
+def test_a_wrong_listener_is_named(listeners: tuple[str, ...], words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_broker_config(flags={"listeners": listeners})
+    assert words in str(refused.value)

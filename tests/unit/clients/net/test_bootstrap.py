@@ -7,7 +7,7 @@ import pytest
 
 from qbus.clients.errors import ConnectionFailed
 from qbus.clients.net import bootstrap
-from qbus.clients.net.bootstrap import parse_bootstrap
+from qbus.clients.net.bootstrap import parse, parse_bootstrap
 from qbus.clients.net.cluster import Cluster
 from qbus.errors import ConfigError
 from qbus.metadata import StoreUnavailable, zookeeper
@@ -150,3 +150,17 @@ def test_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_bootstrap(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("http://bus.example:9092", "write bus.example:9092, without http://"),
+        ("a:1,PLAINTEXT://b:2/path", "write b:2, without PLAINTEXT://"),
+        ("localhost:70000", "with a port from 1 to 65535"),
+    ],
+)
+def test_a_wrong_address_is_refused_with_what_to_write(text: str, words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse(text)
+    assert words in str(refused.value)
