@@ -229,6 +229,11 @@ class Log:
         return self._state.has_hidden
 
     @property
+    def is_retention_blocked(self) -> bool:
+        """Whether a timestamp in the future keeps ``retention.ms`` from removing segments."""
+        return self._state.retention_blocked_ms > 0
+
+    @property
     def corruptions(self) -> tuple[Corruption, ...]:
         """All that was found corrupt since the log was opened."""
         return tuple(self._state.corruptions)

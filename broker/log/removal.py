@@ -6,7 +6,9 @@ the recovery point goes first, which the caller writes down; what a crash leaves
 """
 
 import contextlib
+import logging
 from dataclasses import replace
+from typing import Final
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import CorruptBatch
@@ -26,6 +28,11 @@ from .replacing import remove_replacements
 from .scan import BadBatch
 from .segment import LogSegment
 from .state import LogState
+
+_logger = logging.getLogger(__name__)
+
+_CLOCK_SKEW_MS: Final = 3_600_000
+"""Clocks of producers may be ahead: an hour is the default of message.timestamp.after.max.ms."""
 
 
 def count_expired(
@@ -94,6 +101,7 @@ class RecordRemover:
                         max_offset=self._before_needed(max_offset, done_before),
                         done_before=done_before or 0,
                     )
+                    self._note_future(count, now_ms)
                     if count == len(state.segments) and not self._can_roll(now_ms):
                         count -= 1  # a full disk: removing the others makes space
                 if count:
@@ -101,6 +109,32 @@ class RecordRemover:
             except OSError as error:
                 raise state.health.judge(f"retention of {state.directory}", error) from error
             return count
+
+    def _note_future(self, count: int, now_ms: int) -> None:
+        """Note whether the first segment that stays is kept by a timestamp in the future."""
+        state = self._state
+        if state.config.retention_ms < 0 or count == len(state.segments):
+            state.retention_blocked_ms = 0
+            return
+        segment = state.segments[count]
+        try:
+            newest = segment.max_timestamp
+        except BadBatch:
+            return  # the next retention knows
+        blocked = newest.timestamp if newest.timestamp > now_ms + _CLOCK_SKEW_MS else 0
+        if blocked and not state.retention_blocked_ms:
+            _logger.warning(
+                "retention.ms removes nothing from %s at offset %d and above: the timestamp %d of"
+                " offset %d is %d hours in the future; kafka-delete-records, or a lower"
+                " retention.bytes for a while, removes such records, and"
+                " message.timestamp.after.max.ms refuses them",
+                state.directory,
+                segment.base_offset,
+                blocked,
+                newest.offset,
+                (blocked - now_ms) // 3_600_000,
+            )
+        state.retention_blocked_ms = blocked
 
     def expired_before(self, max_offset: int, *, by_size: bool) -> int:
         """Where the log would start if nothing were needed; see :meth:`Log.expired_before`."""

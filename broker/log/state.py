@@ -99,6 +99,7 @@ class LogState:
         self.snapshots = opened.snapshots
         self.control_snapshots = opened.control_snapshots
         self.topic_id = opened.topic_id  # None: it is not known
+        self.retention_blocked_ms = 0  # the future timestamp that retention.ms waits for; 0: none
         self.rewrites = 0  # how often records were cut off, repaired in place, or compacted
         self.corruptions: list[Corruption] = []
         self.refusal: ApiError | None = None

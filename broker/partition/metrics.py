@@ -77,6 +77,12 @@ def _register_partitions(metrics: Metrics, registry: PartitionRegistry) -> None:
     )
     gauge("log_bytes", "Size of all logs, in bytes.", lambda: sum(p.log.size for p in registry))
     gauge(
+        "retention_blocked_partitions",
+        "Number of replicas whose oldest segment retention.ms keeps because of a timestamp that is"
+        " more than an hour in the future.",
+        lambda: sum(p.log.is_retention_blocked for p in registry),
+    )
+    gauge(
         "corruptions",
         "Number of places where corrupt data was found; it is never served.",
         lambda: sum(len(p.log.corruptions) for p in registry),

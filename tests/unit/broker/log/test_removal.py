@@ -60,6 +60,42 @@ def test_records_of_the_future_do_not_keep_those_behind_them(
     assert log.apply_retention() == 0, "the front is what is removed, and it is not old"
 
 
+def blocked(log: Log) -> bool:
+    return log.is_retention_blocked
+
+
+def test_a_timestamp_in_the_future_that_blocks_retention_is_reported_once(
+    open_log: OpenLog, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_log(segment_bytes=SIZE, retention_ms=1000, message_timestamp_after_max_ms=1 << 60)
+    for timestamp in (NOW_MS, NOW_MS + 10 * 3_600_000, NOW_MS):
+        log.append(batch(b"v" * 100, timestamp=timestamp), 0)
+    log.flush()
+    assert log.apply_retention() == 0
+    assert not blocked(log), "the first segment is not old yet"
+    clock.advance(60)
+    assert log.apply_retention() == 1
+    assert log.apply_retention() == 0
+    assert blocked(log)
+    (warning,) = [one.getMessage() for one in caplog.records]
+    assert "offset 1 and above" in warning
+    assert f"timestamp {NOW_MS + 10 * 3_600_000} of offset 1 is 9 hours in the future" in warning
+    clock.advance(11 * 3600)
+    assert log.apply_retention() == 2
+    assert not blocked(log)
+
+
+def test_a_clock_that_is_a_little_ahead_is_not_reported(
+    open_log: OpenLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_log(segment_bytes=SIZE, retention_ms=1000)
+    log.append(batch(b"v", timestamp=NOW_MS + 3_600_000), 0)
+    log.flush()
+    log.apply_retention()
+    assert not log.is_retention_blocked
+    assert not caplog.records
+
+
 @pytest.mark.parametrize(
     ("limit", "removed"), [(-1, 0), (SIZE * 9, 0), (SIZE * 7, 0), (SIZE * 6, 1), (SIZE, 2), (0, 3)]
 )

@@ -297,6 +297,7 @@ async def test_metrics_say_what_is_there(plane: DataPlane) -> None:
         "offline_data_directories": 0,
         "full_data_directories": 0,
         "corruptions": 0,
+        "retention_blocked_partitions": 0,
         "partition_transactions": 0,
         "unstable_records_max": 0,
         "log_bytes": len(data),
