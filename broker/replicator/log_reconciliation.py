@@ -4,14 +4,22 @@ This precedes the first fetch in each leader epoch. The log is cut where it dive
 leader's, by leader epochs and never by the high watermark. If the leader's log starts after the end
 of ours, or ours is empty, ours restarts at the start of the leader's. No acknowledged record is
 lost: an in-sync replica has everything below the high watermark, and no leader's log starts above.
+
+A log that is damaged, and otherwise whole, is not dropped for that of a leader whose log is damaged
+too: either may have what the other lost, and no follower gets past the leader's damage anyway.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire import ApiKey
+from qbus.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
 from qbus.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -30,11 +38,16 @@ from .truncation_offset import find_truncation
 
 EPOCHS_VERSION = 4
 OFFSETS_VERSION = 7
+_LOG_DIRS_VERSION = 4
 _EARLIEST = -2
+
+_log = logging.getLogger(__name__)
 
 OnFailed = Callable[[PartitionFetchState, ErrorCode], None]
 OnReconciled = Callable[[PartitionFetchState], None]
 _Responses = Mapping[tuple[str, int], Any]
+_Damaged = Mapping[tuple[str, int], int]
+"""The first damaged offsets of the leader's logs."""
 
 
 class LogReconciliation:
@@ -65,9 +78,15 @@ class LogReconciliation:
             starts = await self._fetch_log_starts(
                 connection, [state for state in remaining if state.needs_log_start]
             )
+            damaged = await self._fetch_damage(
+                connection,
+                [state for state in remaining if state.replica.log.can_serve_around_damage],
+            )
             must_ask_again = await asyncio.gather(
                 *(
-                    self._reconcile(state, ends.get(_name(state)), starts.get(_name(state)))
+                    self._reconcile(
+                        state, ends.get(_name(state)), starts.get(_name(state)), damaged
+                    )
                     for state in remaining
                 )
             )
@@ -75,9 +94,12 @@ class LogReconciliation:
                 state for state, again in zip(remaining, must_ask_again, strict=True) if again
             ]
 
-    async def _reconcile(self, state: PartitionFetchState, end: Any, start: Any) -> bool:
+    async def _reconcile(
+        self, state: PartitionFetchState, end: Any, start: Any, damaged: _Damaged
+    ) -> bool:
         """Truncate one log; return whether the leader must be asked again."""
         try:
+            _check_whole(state, damaged)
             must_ask_again = await self._truncate(state, end, start)
         except ApiError as error:
             if state.is_current:
@@ -127,6 +149,28 @@ class LogReconciliation:
             for answer in topic.partitions
         }
 
+    async def _fetch_damage(
+        self, connection: PeerConnection, partitions: list[PartitionFetchState]
+    ) -> _Damaged:
+        if not partitions:
+            return {}
+        topics: dict[str, DescribableLogDirTopic] = {}
+        for state in partitions:
+            name = state.replica.topic
+            topic = topics.setdefault(name, DescribableLogDirTopic(topic=name, partitions=[]))
+            topic.partitions.append(state.replica.index)
+        request = DescribeLogDirsRequest(topics=list(topics.values()))
+        response = await connection.request(
+            ApiKey.DESCRIBE_LOG_DIRS, _LOG_DIRS_VERSION, request, self._timeout
+        )
+        return {
+            (topic.name, answer.partition_index): answer.damage[0].first_offset
+            for directory in response.results
+            for topic in directory.topics
+            for answer in topic.partitions
+            if answer.damage
+        }
+
     async def _fetch_log_starts(
         self, connection: PeerConnection, partitions: list[PartitionFetchState]
     ) -> _Responses:
@@ -173,6 +217,21 @@ async def _restart_at(state: PartitionFetchState, start: int) -> None:
     if state.is_corrupt or start > end or (is_empty and start != end):
         await state.replica.truncate_fully(start)
     state.is_out_of_range = False
+
+
+def _check_whole(state: PartitionFetchState, damaged: _Damaged) -> None:
+    """Raise ApiError if the log would be dropped for one that is damaged as well."""
+    offset = damaged.get(_name(state))
+    if offset is None or not state.is_corrupt:
+        return
+    if not state.backoff.failures:
+        _log.error(
+            "%s: the log here is damaged, and that of the leader is from offset %d on: it is not"
+            " fetched anew, as each may have what the other lost",
+            state,
+            offset,
+        )
+    raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the leader's log is damaged")
 
 
 def _check(answer: Any) -> None:

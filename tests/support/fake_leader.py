@@ -10,6 +10,14 @@ from qbus.broker.log import LeaderEpochCache
 from qbus.errors import ErrorCode
 from qbus.records import set_base_offset
 from qbus.wire import API, ApiKey, decode, decode_request_header, encode_response
+from qbus.wire.messages.describe_log_dirs import (
+    DescribeLogDirsDamage,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 from qbus.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -47,6 +55,7 @@ class LedPartition:
     error: ErrorCode = ErrorCode.NONE
     epochs: LeaderEpochCache = field(default_factory=LeaderEpochCache)
     starts: list[int] = field(default_factory=list)
+    damaged_offset: int | None = None
 
     def append(self, *values: bytes, epoch: int | None = None, **rest: int) -> bytes:
         """Append a batch, below the high watermark at once."""
@@ -168,6 +177,8 @@ class FakeLeader:
         if key is ApiKey.OFFSET_FOR_LEADER_EPOCH:
             self.lookups.append(request)
             return self._look_up(request)
+        if key is ApiKey.DESCRIBE_LOG_DIRS:
+            return self._describe(request)
         return self._list_offsets(request)
 
     async def _fetch(self, request: FetchRequest) -> FetchResponse:
@@ -264,6 +275,19 @@ class FakeLeader:
                 answers.append(answer)
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
         return OffsetForLeaderEpochResponse(topics=topics)
+
+    def _describe(self, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+        topics = []
+        for topic in request.topics or ():
+            answers = []
+            for index in topic.partitions:
+                answer = DescribeLogDirsPartition(partition_index=index)
+                led = self._led(topic.topic, index)
+                if led is not None and led.damaged_offset is not None:
+                    answer.damage = [DescribeLogDirsDamage(first_offset=led.damaged_offset)]
+                answers.append(answer)
+            topics.append(DescribeLogDirsTopic(name=topic.topic, partitions=answers))
+        return DescribeLogDirsResponse(results=[DescribeLogDirsResult(topics=topics)])
 
     def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         topics = []

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from qbus.broker.log import Corruption
 from qbus.broker.metadata.image import PartitionInfo
 from qbus.broker.partition.partition import Partition
@@ -41,6 +43,29 @@ async def test_a_corrupt_log_outside_isr_and_elr_is_rebuilt(scene: Scene) -> Non
     await eventually(lambda: (partition.log.log_start_offset, log_end(partition)) == (2, 4))
     assert partition.log.is_usable
     assert partition.log.corruptions, "the corruption stays on record"
+
+
+async def test_a_damaged_log_is_kept_as_long_as_the_leader_has_damage_too(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each may have the records that the other lost."""
+    leader = await scene.leader()
+    led = leader.lead()
+    led.append(b"a")
+    led.append(b"b")
+    led.damaged_offset = 1
+    partition = scene.partition()
+    partition.log.append_as_follower(memoryview(led.batches[0]))
+    lose(partition)
+    partition.log._state.is_refused_for_damage = True
+    in_sync(scene, LEADER, OTHER)
+    scene.follow(partition)
+    await eventually(lambda: scene.gauge("failed_replicas") == 1)
+    await eventually(lambda: "that of the leader is from offset 1 on" in caplog.text)
+    assert asked(leader) == []
+    assert log_end(partition) == 1
+    led.damaged_offset = None
+    await scene.copied(partition, leader)
 
 
 async def test_a_corrupt_log_in_isr_or_elr_is_kept(scene: Scene) -> None:
