@@ -94,9 +94,10 @@ class NewJob:
         else:
             self.reply.answer(b"+%b\r\n" % text)
 
-    def failed(self, error: Exception) -> None:
-        """It was not appended, or may be lost."""
-        self.reply.answer(resp.error(why_not_added(error)))
+    def failed(self, error: Exception, partition: Partition) -> None:
+        """It was not appended to ``partition``, or may be lost."""
+        is_full = partition.log.has_full_disk
+        self.reply.answer(resp.error(why_not_added(error, is_full=is_full)))
 
     def expire(self) -> None:
         """Its time is up: its client is told so, unless it has its reply."""
@@ -106,8 +107,8 @@ class NewJob:
             self.reply.answer(resp.error(errors.NO_REPLICAS_IN_TIME))
 
 
-def why_not_added(error: BaseException) -> str:
-    """The reply to an ADDJOB that failed."""
+def why_not_added(error: BaseException, *, is_full: bool = False) -> str:
+    """The reply to an ADDJOB that failed; ``is_full``: the partition's disk has no room."""
     if not isinstance(error, ApiError):
         return f"ERR {error}"
     if error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
@@ -115,6 +116,8 @@ def why_not_added(error: BaseException) -> str:
     if error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
         return errors.NO_REPLICAS_IN_TIME
     if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+        if is_full:
+            return errors.NO_ROOM
         return errors.NOT_STORED.format(error)
     return f"ERR {error}"
 
@@ -160,7 +163,7 @@ class _Append:
         if code:
             error = ApiError(code)
             for job in self._jobs:
-                job.failed(error)
+                job.failed(error, self._partition)
             return
         offset = self._first_offset
         for number, job in enumerate(self._jobs):
@@ -270,7 +273,7 @@ class Adder:
                 _log.exception("%s: jobs cannot be added", partition)
             self.count_out(partition, jobs)
             for job in jobs:
-                job.failed(error)
+                job.failed(error, partition)
             return
         self.added += len(jobs)
         appended = _Append(self, partition, jobs, texts, first)

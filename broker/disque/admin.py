@@ -454,6 +454,7 @@ class AdminCommands:
                         await part.queue.settle(offset)
                     except ApiError as error:
                         raise CommandError(f"ERR not all is flushed: {error}") from error
+            queue.was_flushed()
         return resp.OK
 
     async def _sleep(self, seconds: bytes) -> bytes:

@@ -215,6 +215,7 @@ class JobQueue:
         self.jobs_in = 0
         self.jobs_out = 0
         self.pause = "none"
+        self._flushed_to = -1
         self._parts: list[Part] = []
         self._turn = 0
         self._last_offer: Offer | None = None
@@ -285,6 +286,18 @@ class JobQueue:
         while self._imported and self.give_from_elsewhere(self._imported[0]):
             self._imported.popleft()
         self._wait()
+
+    def was_flushed(self) -> None:
+        """All jobs that are here were removed by DEBUG FLUSHALL."""
+        self._flushed_to = self._visible_end()
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether nothing was added since DEBUG FLUSHALL, and no client waits."""
+        return not self._clients and self._visible_end() == self._flushed_to
+
+    def _visible_end(self) -> int:
+        return sum(part.partition.visible_end for part in self._parts)
 
     def note_use(self) -> None:
         """Somebody added or took a job."""

@@ -184,7 +184,7 @@ class Looker:
             (
                 (crc32(one.name), one)
                 for one in self._service.local_queues()
-                if may_see is None or may_see(one.topic)
+                if not one.is_flushed and (may_see is None or may_see(one.topic))
             ),
             key=lambda pair: (pair[0], pair[1].name),
         )

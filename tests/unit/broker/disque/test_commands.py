@@ -4,7 +4,9 @@ The replies to good and bad input are in tests/compat/disque: the same for Disqu
 """
 
 import asyncio
+import errno
 import gc
+import os
 import random
 from dataclasses import replace
 
@@ -372,6 +374,20 @@ class TestAdding:
         assert str(reply) == "OOM command not allowed when used memory > 'maxmemory'."
         assert await jobs.bodies() == ["body"]
 
+    async def test_the_job_that_finds_the_disk_full_is_refused_as_those_after_it(
+        self, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await jobs.add()
+
+        def write(*_: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            for name in ("write", "pwrite", "writev", "pwritev"):
+                patch.setattr(os, name, write)
+            reply = await jobs.ask("ADDJOB q body 0")
+        assert str(reply) == "OOM command not allowed when used memory > 'maxmemory'."
+
     async def test_a_topic_without_delays_takes_no_delayed_ones(self, jobs: Jobs) -> None:
         await jobs.plane.create("plain")
         assert "qbus.delay.enable=false" in str(await jobs.ask("ADDJOB plain body 0 DELAY 5"))
@@ -709,6 +725,10 @@ class TestConnections:
                 await jobs.add(queue)
         assert await jobs.ask("DEBUG FLUSHALL") == "OK"
         assert await jobs.bodies(queue="a b") == []
+        assert await jobs.ask("QSCAN BUSYLOOP") == ["0", []], "Disque forgets empty queues"
+        await jobs.add("a")
+        assert await jobs.ask("QSCAN BUSYLOOP") == ["0", ["a"]]
+        assert await jobs.bodies(queue="a") == ["body"]
         assert await jobs.ask("DEBUG SLEEP 0.01") == "OK"
 
     async def test_only_nodes_leave(self, jobs: Jobs) -> None:
