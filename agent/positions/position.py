@@ -62,7 +62,9 @@ class Position:
     tail: length and CRC-32 of the last bytes before it, by which a copy of the file is recognized.
     partition: the partition of its records, which never changes; -1: not chosen yet.
     formers: its contents before truncations, the latest last. is_done: it is shipped whole and
-    will not grow. seen_at: when it last existed, in milliseconds since the Unix epoch.
+    will not grow. real: where the file lies, if it is not at ``path``: a link leads there, or it
+    was renamed while no agent ran; else empty. seen_at: when it last existed, in milliseconds since
+    the Unix epoch.
     """
 
     __slots__ = (
@@ -74,6 +76,7 @@ class Position:
         "offset",
         "partition",
         "path",
+        "real",
         "seen_at",
         "tail",
         "topic",
@@ -84,6 +87,7 @@ class Position:
         self.identity = identity
         self.topic = topic
         self.path = path
+        self.real = ""
         self.fingerprint: Fingerprint = NOTHING
         self.partition = -1
         self.offset = 0
@@ -91,6 +95,11 @@ class Position:
         self.formers: list[Former] = []
         self.is_done = False
         self.seen_at = 0
+
+    @property
+    def real_path(self) -> str:
+        """Where the file lies, whatever links lead to it."""
+        return self.real or self.path
 
     def restart(self, fingerprint: Fingerprint = NOTHING) -> None:
         """Start again: it is another file now, or was truncated."""
@@ -110,6 +119,7 @@ class Position:
             "inode": self.identity.inode,
             "topic": self.topic,
             "path": self.path,
+            "real": self.real,
             "head": self.fingerprint,
             "partition": self.partition,
             "offset": self.offset,
@@ -129,6 +139,7 @@ class Position:
         position = cls(identity, str(document["topic"]), str(document["path"]))
         length, digest = document["head"]
         position.fingerprint = Fingerprint(int(length), str(digest))
+        position.real = str(document.get("real", ""))
         position.number = int(document["number"])
         position.partition = int(document["partition"])
         position.offset = int(document["offset"])

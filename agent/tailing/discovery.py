@@ -5,7 +5,7 @@ import stat
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..positions.position import Identity
+from ..positions.position import Identity, Position
 from .globs import Excludes, Glob
 from .source import SourceReader
 
@@ -19,7 +19,10 @@ _KINDS = (
 
 
 class FoundFile(NamedTuple):
-    """A file: one of its paths, and its state at the scan; ``ctime`` is of its permissions too."""
+    """A file: one of its paths, and its state at the scan; ``ctime`` is of its permissions too.
+
+    ``real``: where it lies, if a link leads from ``path`` to it; else empty.
+    """
 
     path: str
     source: SourceReader
@@ -27,6 +30,7 @@ class FoundFile(NamedTuple):
     size: int
     mtime: int
     ctime: int = 0
+    real: str = ""
 
 
 class ScanResult(NamedTuple):
@@ -49,6 +53,7 @@ class Discovery:
 
     def __init__(self, sources: Sequence[SourceReader]) -> None:
         self.sources = sources
+        self._real_directories: dict[str, str] = {}
         self._globs = [
             (
                 source,
@@ -62,6 +67,7 @@ class Discovery:
         """Find the files that exist now. ``known``: paths to keep for files with several."""
         scan = ScanResult([], [], set(), {}, [])
         seen: dict[tuple[Identity, str], int] = {}
+        self._real_directories.clear()  # links may lead elsewhere since the last scan
         for source, globs, excludes in self._globs:
             paths: dict[str, None] = {}
             for pattern, glob in globs.items():
@@ -85,6 +91,7 @@ class Discovery:
     ) -> None:
         try:
             status = os.stat(path)  # noqa: PTH116 - quicker
+            real = self._real(path)
             if os.path.islink(path):  # noqa: PTH114
                 real = os.path.realpath(path)
                 scan.aliases[real] = path
@@ -100,7 +107,13 @@ class Discovery:
             return
         identity = Identity.of(status)
         found = FoundFile(
-            path, source, identity, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+            path,
+            source,
+            identity,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+            "" if real == path else real,
         )
         index = seen.get((identity, source.topic))
         if index is None:
@@ -109,10 +122,25 @@ class Discovery:
         elif path in known and scan.files[index].path not in known:
             scan.files[index] = found
 
+    def _real(self, path: str) -> str:
+        """Return the path without links among its directories."""
+        directory, name = os.path.split(path)
+        real = self._real_directories.get(directory)
+        if real is None:
+            real = self._real_directories[directory] = os.path.realpath(directory)
+        return path if real == directory else os.path.join(real, name)  # noqa: PTH118 - quicker
 
-def find_renamed(path: str, identity: Identity) -> str | None:
-    """Return the path of a file that was at ``path``, if it is in the same directory, else None."""
-    directory = os.path.dirname(path)  # noqa: PTH120
+
+def find_renamed(position: Position) -> str | None:
+    """Return the path of a renamed file in the directories of its former paths, else None."""
+    for path in dict.fromkeys((position.path, position.real_path)):
+        found = _find(os.path.dirname(path), position.identity)  # noqa: PTH120
+        if found is not None:
+            return found
+    return None
+
+
+def _find(directory: str, identity: Identity) -> str | None:
     try:
         with os.scandir(directory) as entries:
             for entry in entries:

@@ -25,7 +25,7 @@ SharePartition = Callable[[Position, Position], bool]
 
 def family(file: TailedFile) -> tuple[str, str, str]:
     """What the generations of one log have in common: directory, name of the log, and topic."""
-    directory, name = os.path.split(file.path)
+    directory, name = os.path.split(file.position.real or file.path)
     return directory, stem(name), file.position.topic
 
 

@@ -81,6 +81,7 @@ class Registry:
             if file.path != found.path and file.path == paths.get(file):
                 file.is_rotated = True  # who opened it under its old name may still write
                 self._move(file, found.path)
+            self._note_real(file.position, found.real)
             file.is_gone, file.is_matched = False, True
             file.source = found.source
             if file.retries and file.ctime != found.ctime:
@@ -144,7 +145,7 @@ class Registry:
 
         Its inode may belong to another file now, such as a packed copy.
         """
-        path = find_renamed(file.path, file.identity)
+        path = find_renamed(file.position)
         if path is None or not _is_same(TailedFile(path, file.position, file.source)):
             return False
         file.is_rotated = True
@@ -208,7 +209,16 @@ class Registry:
         file.move(path)
         self._families = None
         file.position.path = path
+        self._note_real(file.position, os.path.realpath(path))
         self._positions.change(file.position)
+
+    def _note_real(self, position: Position, real: str) -> None:
+        """Note where a file lies; ``real`` may be its path, or empty for that."""
+        real = "" if real == position.path else real
+        if position.real != real:
+            position.real = real
+            self._positions.change(position)
+            self._families = None
 
     def _related(self, file: TailedFile) -> list[Position]:
         """Return the positions of files that a file may be a copy of, by their names."""
@@ -238,7 +248,7 @@ class Registry:
             for former in reversed(position.formers)
         ]
         is_other = copy is None or position is not copy.position
-        if is_other and (copy is None or len(position.path) < len(copy.path)):
+        if is_other and (copy is None or len(position.real_path) < len(copy.position.real_path)):
             is_read = file is None or (file.is_read and not file.acks)
             has_ended = file is None or (file.is_gone and is_read)
             now = (position.fingerprint, position.offset, position.tail)
@@ -276,6 +286,7 @@ class Registry:
             if position.path != found.path:
                 position.path = found.path
                 self._positions.change(position)
+        self._note_real(position, found.real)
         file = TailedFile(found.path, position, source)
         file.labels = source.labels(found.path, found.identity.inode)
         file.is_new = is_new
@@ -290,7 +301,7 @@ class Registry:
             key = (position.identity, position.topic)
             if key in self.files or position.is_done or position.topic not in sources:
                 continue
-            path = find_renamed(position.path, position.identity)
+            path = find_renamed(position)
             if path is None:
                 continue
             file = TailedFile(path, position, sources[position.topic])
@@ -298,6 +309,7 @@ class Registry:
                 file.labels = file.source.labels(path, position.identity.inode)
                 file.is_rotated, file.is_matched = True, False
                 position.seen_at = self._clock.time_ms()
+                self._note_real(position, os.path.realpath(path))
                 self.files[key] = file
                 adopted.append(file)
         return adopted
@@ -321,7 +333,7 @@ def _tell_new(files: list[TailedFile]) -> None:
 
 
 def _stem(position: Position) -> tuple[str, str, str]:
-    directory, name = os.path.split(position.path)
+    directory, name = os.path.split(position.real_path)
     return directory, stem(name), position.topic
 
 

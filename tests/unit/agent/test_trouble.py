@@ -17,6 +17,7 @@ import pytest
 from qbus.agent.config import parse
 from qbus.agent.file_shipper import FileShipper
 from qbus.agent.positions.positions import FILE_NAME
+from qbus.agent.status import FileState
 from qbus.errors import ErrorCode
 from qbus.wire import ApiKey
 from qbus.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -29,7 +30,7 @@ CONFIG = """
 bootstrap = "{bootstrap}"
 topic = "lines"
 [[source]]
-paths = ["{directory}/*.log"]
+paths = ["{pattern}"]
 from_beginning = true
 {settings}
 [delivery]
@@ -47,6 +48,7 @@ class Scene:
     def __init__(self, directory: Path, broker: FakeBroker) -> None:
         self.directory = directory
         self.log = directory / "app.log"
+        self.pattern = f"{directory}/*.log"
         self.broker = broker
         self.files: FileShipper | None = None
 
@@ -56,7 +58,7 @@ class Scene:
     ) -> AsyncIterator[FileShipper]:
         text = CONFIG.format(
             bootstrap=bootstrap or self.broker.bootstrap,
-            directory=self.directory,
+            pattern=self.pattern,
             poll_ms=poll_ms,
             settings=settings,
         )
@@ -313,3 +315,71 @@ async def test_an_end_that_is_written_over_is_shipped_again_with_all_before_it(
         file.write(b"ot")
     async with scene.shipping():
         await scene.arrive(*[b"one line of many"] * 79, b"one line ot many")
+
+
+class Linked:
+    """A log in another directory, to which a link in the scene's directory leads."""
+
+    def __init__(self, scene: Scene, is_directory_linked: bool) -> None:
+        self.scene = scene
+        self.real = scene.directory / "real"
+        self.real.mkdir()
+        self.log = self.real / "app.log"
+        self.log.touch()
+        self.link = scene.directory / ("links" if is_directory_linked else "app.log")
+        self.link.symlink_to(self.real if is_directory_linked else self.log)
+        if is_directory_linked:
+            scene.pattern = f"{self.link}/*.log"
+
+
+@pytest.mark.parametrize("is_directory_linked", [False, True])
+async def test_a_file_behind_a_link_that_was_rotated_while_no_agent_ran(
+    scene: Scene, is_directory_linked: bool
+) -> None:
+    linked = Linked(scene, is_directory_linked)
+    linked.log.write_bytes(b"one\n")
+    async with scene.shipping():
+        await scene.arrive(b"one")
+    with linked.log.open("ab") as file:
+        file.write(b"two\n")
+    linked.log.rename(linked.real / "app.log.1")
+    linked.log.write_bytes(b"three\n")
+    async with scene.shipping():
+        await scene.arrive(b"one", b"two", b"three")
+    linked.log.rename(linked.real / "app.log.2")
+    linked.log.write_bytes(b"four\n")
+    async with scene.shipping():
+        await scene.arrive(b"one", b"two", b"three", b"four")
+
+
+@pytest.mark.parametrize("is_directory_linked", [False, True])
+async def test_a_link_that_leads_elsewhere_since_the_last_agent(
+    scene: Scene, is_directory_linked: bool
+) -> None:
+    linked = Linked(scene, is_directory_linked)
+    linked.log.write_bytes(b"one\n")
+    async with scene.shipping():
+        await scene.arrive(b"one")
+    with linked.log.open("ab") as file:
+        file.write(b"two\n")
+    other = scene.directory / "other"
+    other.mkdir()
+    (other / "app.log").write_bytes(b"three\n")
+    linked.link.unlink()
+    linked.link.symlink_to(other if is_directory_linked else other / "app.log")
+    async with scene.shipping():
+        await eventually(lambda: len(scene.arrived()) == 3)
+    assert sorted(scene.arrived()) == [b"one", b"three", b"two"]
+
+
+async def test_a_closed_file_behind_a_link_that_is_rotated(scene: Scene) -> None:
+    linked = Linked(scene, False)
+    linked.log.write_bytes(b"one\n")
+    async with scene.shipping(settings="close_idle_ms = 100", poll_ms=50) as files:
+        await scene.arrive(b"one")
+        await eventually(lambda: [file.state for file in files.files()] == [FileState.IDLE])
+        with linked.log.open("ab") as file:
+            linked.log.rename(linked.real / "app.log.1")
+            file.write(b"two\n")
+        linked.log.write_bytes(b"three\n")
+        await scene.arrive(b"one", b"two", b"three")
