@@ -208,6 +208,7 @@ class TestSilence:
         assert await jobs.bodies() == ["body"]
         assert await jobs.ask("CLUSTER LEAVING yes") == "OK"
         adding = jobs.begin("ADDJOB q slow 5000")
+        await eventually(lambda: any(b"ADDJOB" in words for words in far.asked))
         assert await jobs.ask("CLUSTER LEAVING no") == "OK"
         assert await jobs.ask("GETJOB NOHANG FROM q") is None
         await eventually(lambda: [b"QBUS.LOCAL", b"PING"] in far.asked)
