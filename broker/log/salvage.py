@@ -19,6 +19,7 @@ from .damage_file import DAMAGED_BATCHES
 from .epochs import LeaderEpochCache
 from .file_cache import FileCache
 from .files import File, Files, read_file, write_all
+from .manifest import read_manifest, write_manifest
 from .names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, numbered, parse_numbered
 from .replacing import complete_replacements
 from .scan import BadBatch, Place, PlacedBatch, scan
@@ -59,8 +60,6 @@ def _segments(files: Files, directory: str) -> list[LogSegment]:
     names = files.list(directory)
     if any(name.endswith(SWAP_SUFFIX) for name in names):
         raise SalvageError("a replacement of segments was cut short: start the broker once")
-    numbers = [parse_numbered(name) for name in names]
-    bases = sorted(one[0] for one in numbers if one and one[1] == LOG_SUFFIX)
     cache = FileCache(files)
     return [
         LogSegment(
@@ -71,8 +70,14 @@ def _segments(files: Files, directory: str) -> list[LogSegment]:
             created_ms=0,
             gaps=True,
         )
-        for base in bases
+        for base in sorted(_bases(names))
     ]
+
+
+def _bases(names: Sequence[str]) -> set[int]:
+    """The base offsets of the segments among the files of a directory."""
+    numbers = (parse_numbered(name) for name in names)
+    return {one[0] for one in numbers if one and one[1] == LOG_SUFFIX}
 
 
 def _read(files: Files, segment: LogSegment, following: int | None, recovery_point: int) -> None:
@@ -135,6 +140,7 @@ def salvage(files: Files, directory: str, found: Sequence[SegmentDamage], saved:
     """
     epochs = _epochs(files, directory)
     paths: list[str] = []
+    _unlist(files, directory, {segment.base_offset for segment, _ in found})
     for segment, damage in found:
         for one in damage:
             if one.size:
@@ -145,6 +151,16 @@ def salvage(files: Files, directory: str, found: Sequence[SegmentDamage], saved:
     files.remove(f"{directory}/{DAMAGED_BATCHES}")
     files.sync_directory(directory)
     return paths
+
+
+def _unlist(files: Files, directory: str, bases: set[int]) -> None:
+    """Take the segments that are replaced, or missing, out of the manifest. Raises OSError."""
+    manifest = read_manifest(files, directory)
+    if manifest is not None:
+        left = _bases(files.list(directory)) - bases
+        manifest.segments = [one for one in manifest.segments if one.base_offset in left]
+        write_manifest(files, directory, manifest)
+        files.sync_directory(directory)
 
 
 def _epochs(files: Files, directory: str) -> LeaderEpochCache:

@@ -88,6 +88,31 @@ def test_a_segment_is_set_aside(
     assert offsets(open_log, **config) == expected
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("state", ["batch", "cut", "missing"])
+def test_a_log_with_a_manifest_is_whole_afterwards(
+    open_log: OpenLog, directory: Path, saved: Path, state: str, clean: bool
+) -> None:
+    config = {"segment_bytes": SIZE * 3}
+    fill(open_log, **config)
+    open_log(**config).close()
+    path = segment(directory, 3)
+    if state == "batch":
+        spoil(path, SIZE + 100)
+    elif state == "cut":
+        path.write_bytes(path.read_bytes()[:SIZE])
+    else:
+        path.unlink()
+    run(directory, saved)
+    log = open_log(recovery_point=COUNT, clean=clean, **config)
+    assert log.is_usable
+    assert (log.corruptions, log.damage) == ((), [])
+    log.close()
+    lost = {"batch": [4], "cut": [4, 5], "missing": [3, 4, 5]}[state]
+    expected = [one for one in range(COUNT) if one not in lost], COUNT
+    assert offsets(open_log, **config) == expected
+
+
 def test_several_ranges_of_one_log_are_set_aside(
     open_log: OpenLog, directory: Path, saved: Path
 ) -> None:
