@@ -12,7 +12,7 @@ of a long request it comes at most twice. Elements of the same name become one.
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from qbus.errors import WireError
+from qbus.errors import ErrorCode, WireError
 from qbus.wire import ApiKey, Struct
 
 from ..partition.purgatory import Delayed
@@ -386,6 +386,7 @@ def _with(part: Any, changes: dict[str, Any]) -> Any:
 
 def _join(response: Any, answer: Any, levels: Sequence[Level]) -> None:
     """Put the answer to a piece behind that to the pieces before it."""
+    _keep_error(response, answer)
     level, *rest = levels
     if not level.answer:
         _join(response, answer, rest)
@@ -395,6 +396,15 @@ def _join(response: Any, answer: Any, levels: Sequence[Level]) -> None:
         _join(have[-1], more[0], rest)
         more = more[1:]
     have += more
+
+
+def _keep_error(response: Any, answer: Any) -> None:
+    """Let the whole have the first error of its pieces: what a failed piece lacks is not answered."""
+    code = getattr(answer, "error_code", ErrorCode.NONE)
+    if code and not response.error_code:
+        response.error_code = code
+        if hasattr(answer, "error_message"):
+            response.error_message = answer.error_message
 
 
 def _same(one: Any, other: Any, label: tuple[str, ...]) -> bool:

@@ -24,6 +24,15 @@ from qbus.wire.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from qbus.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponseTopic,
+)
 
 HERE = ListenerInfo.plaintext("127.0.0.1", 9)
 
@@ -110,6 +119,55 @@ async def test_a_request_that_is_refused_as_a_whole() -> None:
 
     with pytest.raises(ApiError):
         await answered(refuse, ApiKey.LIST_OFFSETS, 5, listing({"a": 1000}))
+
+
+@pytest.mark.parametrize("failing", range(3))
+async def test_an_error_about_a_whole_is_kept_whichever_piece_it_answers(failing: int) -> None:
+    """A partition that is missing without an error would have no committed offset."""
+    calls = iter(range(100))
+    error = ErrorCode.NOT_COORDINATOR
+
+    def one_group(_broker: Any, _context: Any, request: OffsetFetchRequest) -> Any:
+        if next(calls) == failing:
+            return OffsetFetchResponse(error_code=error)
+        return OffsetFetchResponse(
+            topics=[OffsetFetchResponseTopic(name=topic.name) for topic in request.topics or ()]
+        )
+
+    asked = OffsetFetchRequest(
+        group_id="g",
+        topics=[OffsetFetchRequestTopic(name="t", partition_indexes=list(range(600)))],
+    )
+    assert (await answered(one_group, ApiKey.OFFSET_FETCH, 7, asked)).error_code == error
+
+
+@pytest.mark.parametrize("failing", range(3))
+async def test_so_is_an_error_about_an_element_that_is_cut(failing: int) -> None:
+    calls = iter(range(100))
+
+    def groups(_broker: Any, _context: Any, request: OffsetFetchRequest) -> Any:
+        has_failed = next(calls) == failing
+        return OffsetFetchResponse(
+            groups=[
+                OffsetFetchResponseGroup(
+                    group_id=group.group_id,
+                    error_code=ErrorCode.NOT_COORDINATOR if has_failed else ErrorCode.NONE,
+                )
+                for group in request.groups
+            ]
+        )
+
+    topic = OffsetFetchRequestTopics(name="t", partition_indexes=list(range(150)))
+    asked = OffsetFetchRequest(
+        groups=[
+            OffsetFetchRequestGroup(group_id="g", topics=[topic]),
+            OffsetFetchRequestGroup(group_id="other"),
+        ]
+    )
+    response = await answered(groups, ApiKey.OFFSET_FETCH, 8, asked)
+    first, *others = response.groups
+    assert (first.group_id, first.error_code) == ("g", ErrorCode.NOT_COORDINATOR)
+    assert [one.group_id for one in others] == ["other"]
 
 
 async def test_handlers_may_be_coroutines() -> None:
