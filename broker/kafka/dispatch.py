@@ -51,7 +51,22 @@ _KEY_SIZE: Final = 2
 _MOST_READ_AT_ONCE: Final = 32 * 1024
 """Bytes of a frame; a longer one may have to be read in steps."""
 _LONG_REQUESTS: Final = 8
-"""So many long requests are under way at a time: a request may cost sixty times its size."""
+"""So many long requests are under way at a time: a request may cost sixty times its size.
+
+As many more of the APIs below.
+"""
+_WAITING: Final = frozenset(
+    {
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.DELETE_GROUPS,
+        ApiKey.DELETE_RECORDS,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.WRITE_TXN_MARKERS,
+    }
+)
+"""APIs whose handlers wait for followers, the Fetch requests of which may be long, too."""
 
 _LONGEST_CLIENT_ID: Final = 100
 
@@ -209,6 +224,7 @@ class Dispatcher:
         self._broker = broker
         self._budget = budget
         self._long_requests = asyncio.Semaphore(_LONG_REQUESTS)
+        self._long_waiting = asyncio.Semaphore(_LONG_REQUESTS)
         self._access = access if access is not None and access.is_restricted else None
         self._handlers: dict[int, tuple[Api, Handler]] = {}
         self._lean = LEAN
@@ -298,7 +314,7 @@ class Dispatcher:
         if budget is not None:
             budget.force(size)
         try:
-            async with self._long_requests:
+            async with self._long_waiting if api.key in _WAITING else self._long_requests:
                 reading = decode_in_steps(
                     api.request, context.api_version, memoryview(frame), position
                 )

@@ -11,21 +11,30 @@ from typing import Any
 import pytest
 
 from qbus.broker.kafka.dispatch import Dispatcher, PendingReply
-from qbus.broker.kafka.handlers import heartbeat, produce
+from qbus.broker.kafka.handlers import delete_records, fetch, heartbeat, produce
 from qbus.broker.metrics import Metrics
 from qbus.broker.net.connection import CloseConnection
 from qbus.broker.net.peer import Peer
 from qbus.broker.partition.purgatory import Delayed
 from qbus.broker.quotas import ClientQuotas
+from qbus.broker.turns import next_turn
 from qbus.config import ListenerInfo
 from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.metadata.client_quotas import DEFAULT, QuotaEntity
 from qbus.service.descriptors import shortages
 from qbus.service.event_loop import SlowHandlers, Ticks
 from qbus.wire import ApiKey, Struct, decode_response
+from qbus.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from qbus.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from qbus.wire.messages.produce import ProduceRequest
 from tests.support.raw_client import frame
+from tests.support.waiting import eventually
 
 PEER = Peer(1, "127.0.0.1", ListenerInfo.plaintext("127.0.0.1", 9092))
 
@@ -128,6 +137,33 @@ async def test_a_delayed_answer_lets_later_requests_go_on(
     assert delayed.cancelled()
     with pytest.raises(CloseConnection):
         reply.result()
+
+
+async def test_long_requests_that_wait_for_followers_do_not_keep_them_from_fetching(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_fetched = asyncio.Event()
+
+    async def delete(*_: Any) -> DeleteRecordsResponse:
+        await has_fetched.wait()
+        return DeleteRecordsResponse()
+
+    def fetch_(*_: Any) -> FetchResponse:
+        has_fetched.set()
+        return FetchResponse()
+
+    monkeypatch.setattr(delete_records, "handle", delete)
+    monkeypatch.setattr(fetch, "handle", fetch_)
+    deleted = [DeleteRecordsPartition(partition_index=index) for index in range(5000)]
+    deleting = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=deleted)])
+    fetched = [FetchPartition(partition=index) for index in range(5000)]
+    fetching = FetchRequest(topics=[FetchTopic(topic="t", partitions=fetched)])
+    replies = [ask(dispatcher, ApiKey.DELETE_RECORDS, 2, deleting) for _ in range(20)]
+    await next_turn()
+    replies.append(ask(dispatcher, ApiKey.FETCH, 12, fetching))
+    for reply in replies:
+        await eventually(reply.done)
+        assert reply.result()
 
 
 def test_an_api_error_becomes_the_answer(
