@@ -63,14 +63,14 @@ class ServedStore(MetadataStore):
             answer.add_done_callback(self._on_pong)
 
     def _on_pong(self, answer: asyncio.Future[Any]) -> None:
-        if self._state is SessionState.SUSPENDED and not answer.exception():
+        if not answer.exception() and self._state is SessionState.SUSPENDED:
             self._enter(SessionState.CONNECTED)
 
     async def _ping(self) -> None:
         """Say again and again that this process lives; requests say it, too."""
         while self._state is not SessionState.LOST:
             if self._state is SessionState.CONNECTED:
-                self._ask(messages.PING)
+                self._ask(messages.PING).add_done_callback(asyncio.Future.exception)
             await asyncio.sleep(self._ping_s)
 
     async def close(self) -> None:
@@ -79,7 +79,7 @@ class ServedStore(MetadataStore):
             self._sock.close()
             return
         if self._state is not SessionState.LOST:
-            ended = self._ask(messages.END)
+            ended = self._send(messages.END)
             self._enter(SessionState.LOST)
             with suppress(StoreUnavailable):
                 await ended
@@ -131,6 +131,12 @@ class ServedStore(MetadataStore):
     ) -> asyncio.Future[Any]:
         if self._writer is None or self._state is not SessionState.CONNECTED:
             raise StoreUnavailable(_CLOSED)
+        return self._send(name, *arguments, watch=watch)
+
+    def _send(
+        self, name: str, *arguments: Any, watch: Callable[[], None] | None = None
+    ) -> asyncio.Future[Any]:
+        assert self._writer is not None, "the session has not begun"
         number = next(self._numbers)
         if name in {messages.GET, messages.CHILDREN}:
             arguments = (*arguments, watch is not None)

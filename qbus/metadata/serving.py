@@ -83,9 +83,12 @@ class _Session:
         self._writer: asyncio.StreamWriter | None = None
         self._under_way: set[asyncio.Task[None]] = set()
         self._silent_looks = 0
+        self._has_begun = False
 
     def end_if_silent(self) -> None:
-        """End the session if nothing has come in several looks."""
+        """End the session if nothing has come in several looks, since its first request."""
+        if not self._has_begun:  # its process starts, which may take long, and has no nodes yet
+            return
         self._silent_looks += 1
         if self._silent_looks == _SILENT_LOOKS and self._writer is not None:
             _log.error(
@@ -116,7 +119,7 @@ class _Session:
             while True:
                 length = int.from_bytes(await reader.readexactly(messages.LENGTH))
                 number, name, *arguments = messages.load(await reader.readexactly(length))
-                self._silent_looks = 0
+                self._silent_looks, self._has_begun = 0, True
                 if name == messages.END:
                     return int(number)
                 # Its first step is done before those of later ones, and hands it to the store.

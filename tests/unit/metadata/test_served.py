@@ -1,6 +1,8 @@
 """A store with several sessions at once, each over a stream of its own."""
 
 import asyncio
+import gc
+import select
 import socket
 import sqlite3
 import sys
@@ -348,4 +350,49 @@ async def test_a_session_in_doubt_that_has_ended_is_lost(served: Served) -> None
     )
 
 
+async def test_a_session_that_has_said_nothing_yet_lives(served: Served, short: float) -> None:
+    """The stream is there before its process has started, which may take long."""
+    served.server = StoreServer(served.store, short)
+    ours, theirs = socket.socketpair()
+    served.server.serve(theirs)
+    await asyncio.sleep(3 * short)
+    session = ServedStore(ours, short)
+    await session.start()
+    await session.transaction([Create("/e", ephemeral=True)])
+    await session.close()
+
+
+async def test_a_session_in_doubt_ends_when_it_is_closed(served: Served) -> None:
+    ours, theirs = socket.socketpair()
+    over = served.server.serve(theirs)
+    session = ServedStore(ours)
+    await session.start()
+    await session.transaction([Create("/e", ephemeral=True)])
+    session.doubt()
+    await session.close()
+    await asyncio.wait_for(over, 5)
+    assert await served.store.get("/e") is None
+
+
+async def test_the_end_of_the_server_leaves_no_ping_unanswered(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, theirs = socket.socketpair()
+    session = ServedStore(ours, 0.01)
+    await session.start()
+    await eventually(lambda: _has_come(theirs))
+    theirs.close()
+    states: list[SessionState] = []
+    session.on_state(states.append)
+    await eventually(lambda: states == [SessionState.LOST])
+    await session.close()
+    del session
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+
+
 _CREATE = messages.operations_out([Create("/frozen", ephemeral=True)])
+
+
+def _has_come(sock: socket.socket) -> bool:
+    return bool(select.select([sock], [], [], 0)[0])
