@@ -399,7 +399,7 @@ def _join(response: Any, answer: Any, levels: Sequence[Level]) -> None:
 
 
 def _keep_error(response: Any, answer: Any) -> None:
-    """Let the whole have the first error of its pieces: what a failed piece lacks is not answered."""
+    """Keep the first error of the pieces: the answer to the one that failed lacks its elements."""
     code = getattr(answer, "error_code", ErrorCode.NONE)
     if code and not response.error_code:
         response.error_code = code

@@ -106,7 +106,12 @@ class Delayed(Generic[T]):
         self._future.add_done_callback(callback)
 
     def __await__(self) -> Generator[Any, None, T]:
+        self._future.add_done_callback(self._waited_for)
         return self._future.__await__()
+
+    def _waited_for(self, future: asyncio.Future[T]) -> None:
+        if future.cancelled():  # with the task that waited
+            self.leave()
 
 
 class Timeouts:

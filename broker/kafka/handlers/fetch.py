@@ -62,6 +62,11 @@ _FIRST_WITH_TOPIC_IDS: Final = 13
 
 _READ_COMMITTED: Final = 1
 _SESSIONLESS_EPOCHS: Final = (-1, 0)
+_LONG_WAIT_MS: Final = 10_000
+"""For how long a long request waits for records at most.
+
+Its connection handles nothing else meanwhile, and does not notice that the client is gone.
+"""
 
 
 def handle(
@@ -110,7 +115,7 @@ async def _handle_long(
                     await next_turn()
                 part = FetchTopic(topic=name, topic_id=topic_id, partitions=piece)
                 answer.partitions += fetch.topic(part).partitions
-        finished = _finish(fetch, response, request.max_wait_ms)
+        finished = _finish(fetch, response, min(request.max_wait_ms, _LONG_WAIT_MS))
     except BaseException:
         for target in fetch.targets:
             target.drop_records()

@@ -66,6 +66,26 @@ async def test_an_answer_that_is_ready_completes_before_its_time(purgatory: Purg
     assert answer.withdrawn == 1
 
 
+async def test_a_coroutine_that_is_cancelled_withdraws_what_it_waits_for(
+    purgatory: Purgatory,
+) -> None:
+    """A client that is gone must not leave watched partitions until its time runs out."""
+    answer = delayed(purgatory)
+
+    async def wait() -> str:
+        return await answer
+
+    waiting = asyncio.ensure_future(wait())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await asyncio.sleep(0)
+    assert answer.cancelled()
+    assert answer.withdrawn == 1
+    assert len(purgatory.fetches) == 0
+
+
 async def test_scheduling_twice_in_a_turn_completes_once(purgatory: Purgatory) -> None:
     answer = delayed(purgatory, kind=Slow)
     purgatory.schedule(answer)

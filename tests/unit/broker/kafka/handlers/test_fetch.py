@@ -8,6 +8,7 @@ import pytest
 
 from qbus.broker.authorization import AccessControl, AclAuthorizer
 from qbus.broker.kafka.fetch_reader import FetchAnswer
+from qbus.broker.kafka.handlers import fetch as fetch_handler
 from qbus.broker.metadata.image import BrokerInfo, PartitionInfo, Topic
 from qbus.broker.partition.partition import Partition
 from qbus.errors import ErrorCode
@@ -556,3 +557,32 @@ class TestRightsThatAreTakenAway:
         (data,) = await answered(late)
         assert data.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert not data.records
+
+
+class TestLongRequests:
+    """Of more partitions than are read at once; their connections handle nothing else meanwhile."""
+
+    def asked(self, plane: DataPlane, wait_ms: int) -> FetchRequest:
+        return request(plane, *[at(0)] * 201, wait_ms=wait_ms)
+
+    @pytest.mark.sources
+    async def test_they_wait_for_a_bounded_time(
+        self, plane: DataPlane, orders: Partition, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(fetch_handler, "_LONG_WAIT_MS", 1)
+        asked = self.asked(plane, 2**31 - 1)
+        response = await asyncio.wait_for(plane.call(ApiKey.FETCH, LATEST, asked), 10)
+        assert [one.records for one in response.responses[0].partitions] == [b""]
+
+    async def test_one_that_is_cancelled_watches_nothing(
+        self, plane: DataPlane, orders: Partition
+    ) -> None:
+        fetches = plane.replicas.purgatory.fetches
+        waiting = asyncio.ensure_future(
+            plane.begin(ApiKey.FETCH, LATEST, self.asked(plane, 60_000))
+        )
+        await eventually(lambda: len(fetches) == 1)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await asyncio.sleep(0)
+        assert len(fetches) == 0
