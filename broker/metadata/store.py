@@ -8,14 +8,22 @@ from qbus.config import BrokerConfig
 from qbus.metadata import EmbeddedStore, MetadataStore
 from qbus.metadata.served import ServedStore
 
+from ..log.foreign import check_unclaimed
+
 _log = logging.getLogger(__name__)
 
 STORE_FILE = "metadata.db"
 
 
 def embedded_store(config: BrokerConfig) -> EmbeddedStore:
-    """The store in a file beside the logs; it is not started."""
-    return EmbeddedStore(Path(config.log_dirs[0]) / STORE_FILE)
+    """The store in a file beside the logs; it is not started.
+
+    Raises:
+        ConfigError: the file is missing, and a data directory holds another broker's data.
+    """
+    file = Path(config.log_dirs[0]) / STORE_FILE
+    check_unclaimed(config.log_dirs, file)
+    return EmbeddedStore(file)
 
 
 def metadata_store(config: BrokerConfig, stream: socket.socket | None = None) -> MetadataStore:
