@@ -28,8 +28,8 @@ class GroupSettings:
         or ``by_duration:`` and an ISO 8601 duration before now.
     backoff_ms: how long a record is not given out after its first delivery failed. Each further one
         multiplies that by ``backoff_multiplier``, up to ``backoff_max_ms``.
-    nack_backoff_ms: the same where ``backoff_ms`` is 0, after a delivery that was refused (NACK)
-        rather than left without an answer.
+    nack_backoff_ms: where ``backoff_ms`` is 0, how long a record is not given out after its second
+        delivery failed, if that was refused (NACK). After the first it is given out at once.
     backoff_jitter: the share of a back-off by which it is longer or shorter, so that records that
         failed together do not come back together (KIP-580: 0.2).
     isolation: whether records of open and aborted transactions are given out
@@ -57,7 +57,9 @@ class GroupSettings:
 
         The jitter depends on the record's ``offset`` and its ``deliveries`` alone.
         """
-        first_ms = self.backoff_ms or (self.nack_backoff_ms if is_nack else 0)
+        first_ms = self.backoff_ms
+        if not first_ms and is_nack:
+            first_ms, deliveries = self.nack_backoff_ms, deliveries - 1
         if first_ms <= 0 or deliveries <= 0:
             return 0
         spread = ((offset + deliveries) * _GOLDEN & 0xFFFFFFFF) / 0x80000000 - 1

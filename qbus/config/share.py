@@ -119,8 +119,9 @@ class ShareGroupKeys(Settings):
     )
     qbus_retry_nack_backoff_ms = long(
         0,
-        "How long a record is not given out again after its first delivery was refused (NACK), "
-        "where qbus.retry.backoff.ms is 0. 100 in the group disque, unless set.",
+        "Where qbus.retry.backoff.ms is 0: how long a record is not given out again after its "
+        "second delivery was refused (NACK); after the first it is given out at once. 100 in the "
+        "group disque, unless set.",
         unit="ms",
         at_least=0,
         at_most=365 * _DAY_MS,

@@ -252,7 +252,7 @@ TABLE: dict[str, list[Step]] = {
         Step("NACK {0}", 0),
         Step(COUNTED, [counted(0, 1, 0)]),
         Step("NACK {0}", 1),
-        Step(COUNTED, [counted(0, 2, 0)]),
+        Step(COUNTED, [counted(0, 2, 0)], after_s=0.3),
     ],
     "what is enqueued again is counted apart from nacks": [
         add(),

@@ -516,6 +516,8 @@ class TestTime:
         text = await jobs.add(options="RETRY 3600")
         assert await jobs.bodies() == ["body"]
         assert await jobs.ask(f"NACK {text}") == 1
+        assert await jobs.bodies() == ["body"], "Disque puts it back at once"
+        assert await jobs.ask(f"NACK {text}") == 1
         assert await jobs.bodies() == []
         await jobs.pass_time(0.12)
         assert await jobs.bodies() == ["body"]
