@@ -18,6 +18,7 @@ from .template import Template
 _MIB = 1024 * 1024
 
 SPLIT, TRUNCATE = "split", "truncate"
+START_OVER, CONTINUE = "start_over", "continue"
 AUTO, INOTIFY, POLL = "auto", "inotify", "poll"
 
 
@@ -37,6 +38,13 @@ class Source:
         rules.boolean(),
         "Whether files that exist at the agent's first start are shipped from their beginning;"
         " else only what is added to them. Files that appear later are always shipped whole.",
+    )
+    topic_change: str = setting(
+        START_OVER,
+        rules.choice(START_OVER, CONTINUE),
+        "What happens to files that were shipped to a topic which the configuration no longer"
+        " names: `start_over` treats them as new ones (see `from_beginning`), `continue` ships to"
+        " the new topic what the former one did not get.",
     )
     key: Template | None = setting(
         None, own.template(), "A template for each record's key. Default: records have no key."

@@ -96,6 +96,13 @@ class Position:
         self.is_done = False
         self.seen_at = 0
 
+    def continue_from(self, former: "Position") -> None:
+        """Begin where another topic stopped to get the same file."""
+        self.fingerprint = former.fingerprint
+        self.offset, self.tail = former.offset, former.tail
+        self.formers = list(former.formers)
+        self.is_done = former.is_done
+
     @property
     def real_path(self) -> str:
         """Where the file lies, whatever links lead to it."""

@@ -7,6 +7,7 @@ from functools import partial
 
 from qbus.clock import Clock
 
+from ..config.config import CONTINUE
 from ..positions import Position, Positions
 from ..positions.position import Identity
 from .content import is_packed
@@ -37,6 +38,7 @@ class Registry:
         self._families: dict[tuple[str, str, str], list[TailedFile]] | None = None
         self._departed: dict[Position, tuple[float, int]] = {}
         self._scans = 0
+        self._former = self._former_positions()
         self._is_first = True
         self._unmatched: set[str] = set()
 
@@ -97,6 +99,7 @@ class Registry:
                 changed.append(file)
         if self._is_first:
             self._is_first = False
+            self._former = {}
             changed += self._adopt()
         self._index(scan.aliases)
         _tell_new(new)
@@ -276,8 +279,12 @@ class Registry:
         position = self._positions.find(found.identity, source.topic)
         if position is None:
             position = Position(found.identity, source.topic, found.path)
+            former = self._former.get(found.identity) if self._is_first else None
             is_old = not self._positions.was_seen(source.name)
-            if is_old and not source.config.from_beginning:
+            if former is not None and source.config.topic_change == CONTINUE:
+                position.continue_from(former)
+                log.info("%s was shipped to topic %s before", found.path, former.topic)
+            elif is_old and not source.config.from_beginning:
                 position.offset = found.size
             self._positions.add(position)
             is_new = not position.offset
@@ -292,6 +299,19 @@ class Registry:
         file.is_new = is_new
         file.ctime = found.ctime
         return file
+
+    def _former_positions(self) -> dict[Identity, Position]:
+        """Return the positions of files that went to topics which no source names any more.
+
+        Of several for one file, the one that was used last.
+        """
+        topics = {source.topic for source in self._sources}
+        former: dict[Identity, Position] = {}
+        for position in self._positions:
+            known = former.get(position.identity)
+            if position.topic not in topics and (known is None or known.seen_at < position.seen_at):
+                former[position.identity] = position
+        return former
 
     def _adopt(self) -> list[TailedFile]:
         """Go on with files that were renamed, while no agent ran, to names that no path matches."""

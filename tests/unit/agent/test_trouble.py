@@ -28,7 +28,7 @@ from tests.support.waiting import eventually
 
 CONFIG = """
 bootstrap = "{bootstrap}"
-topic = "lines"
+topic = "{topic}"
 [[source]]
 paths = ["{pattern}"]
 from_beginning = true
@@ -54,13 +54,18 @@ class Scene:
 
     @asynccontextmanager
     async def shipping(
-        self, bootstrap: str = "", poll_ms: int = RARELY_MS, settings: str = ""
+        self,
+        bootstrap: str = "",
+        poll_ms: int = RARELY_MS,
+        settings: str = "",
+        topic: str = "lines",
     ) -> AsyncIterator[FileShipper]:
         text = CONFIG.format(
             bootstrap=bootstrap or self.broker.bootstrap,
             pattern=self.pattern,
             poll_ms=poll_ms,
             settings=settings,
+            topic=topic,
         )
         files = self.files = FileShipper(parse(text.encode()), self.directory / "data")
         await files.start()
@@ -73,8 +78,8 @@ class Scene:
         with self.log.open("ab") as file:
             file.write(data)
 
-    def arrived(self) -> list[bytes]:
-        return [value or b"" for value in self.broker.logs["lines", 0].values()]
+    def arrived(self, topic: str = "lines") -> list[bytes]:
+        return [value or b"" for value in self.broker.logs[topic, 0].values()]
 
     async def arrive(self, *values: bytes) -> None:
         """Return once exactly these values have arrived, in this order."""
@@ -94,7 +99,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with FakeBroker({"lines": 1}) as broker:
+    async with FakeBroker({"lines": 1, "later": 1}) as broker:
         yield Scene(tmp_path, broker)
 
 
@@ -383,3 +388,39 @@ async def test_a_closed_file_behind_a_link_that_is_rotated(scene: Scene) -> None
             file.write(b"two\n")
         linked.log.write_bytes(b"three\n")
         await scene.arrive(b"one", b"two", b"three")
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [("continue", [b"two", b"new", b"three"]), ("start_over", [b"one", b"two", b"new", b"three"])],
+)
+async def test_a_change_of_the_topic(scene: Scene, choice: str, expected: list[bytes]) -> None:
+    settings = f"topic_change = '{choice}'"
+    scene.write(b"one\n")
+    async with scene.shipping(settings=settings):
+        await scene.arrive(b"one")
+    scene.write(b"two\n")
+    for _ in range(2):  # the second agent knows the topic
+        async with scene.shipping(settings=settings, topic="later") as files:
+            await eventually(lambda: bool(list(files.files())))
+            await eventually(lambda: b"two" in scene.arrived("later"))
+            path = scene.directory / "new.log"
+            if not path.exists():
+                path.write_bytes(b"new\n")
+            await eventually(lambda: b"new" in scene.arrived("later"))
+    async with scene.shipping(settings=settings, topic="later"):
+        scene.write(b"three\n")
+        await eventually(lambda: b"three" in scene.arrived("later"))
+    assert scene.arrived("later") == expected
+    assert scene.arrived() == [b"one"]
+
+
+async def test_another_file_with_the_inode_does_not_continue_after_a_change_of_the_topic(
+    scene: Scene,
+) -> None:
+    scene.write(b"one\n")
+    async with scene.shipping():
+        await scene.arrive(b"one")
+    scene.log.write_bytes(b"other\n")
+    async with scene.shipping(settings="topic_change = 'continue'", topic="later"):
+        await eventually(lambda: scene.arrived("later") == [b"other"])
