@@ -47,7 +47,8 @@ def note_missing(
 ) -> list[Corruption]:
     """Look for segments of the manifest, with records between these offsets, that are not there.
 
-    Where one is before it, that is damaged from its end on. Returns those before the first segment.
+    Where one is before it, that is damaged from its end on, unless it has these offsets: versions
+    before the manifest compact logs without it. Returns those before the first segment.
     """
     there = {segment.base_offset: segment for segment in segments}
     first = []
@@ -61,7 +62,7 @@ def note_missing(
         problem = f"{path} is missing, with the records before offset {following.base_offset}"
         if before is None:
             first.append(Corruption(path, 0, one.base_offset, problem))
-        elif one.base_offset < before.end_offset:
+        elif one.base_offset < before.end_offset and not _reaches_end(before):
             _lacks_end(before, one.base_offset, problem, now_ms)
     return first
 
@@ -74,11 +75,27 @@ def find_shortened(segments: Sequence[LogSegment], now_ms: int) -> None:
     for segment, following in pairwise(segments):
         if segment.listed is None or segment.size >= segment.listed.log_size or segment.damage:
             continue
-        end_offset = segment.base_offset
-        for placed in segment.batches_from(following.base_offset):
-            end_offset = placed.next_offset
+        end_offset = _reached(segment)
+        if end_offset >= following.base_offset:
+            continue  # an earlier version has compacted it
         problem = f"the file has {segment.size} bytes instead of {segment.listed.log_size}"
         _lacks_end(segment, end_offset, problem, now_ms)
+
+
+def _reached(segment: LogSegment) -> int:
+    """The offset after a full segment's last batch. Raises OSError, BadBatch."""
+    end_offset = segment.base_offset
+    for placed in segment.batches_from(segment.end_offset):
+        end_offset = placed.next_offset
+    return end_offset
+
+
+def _reaches_end(segment: LogSegment) -> bool:
+    """Whether a segment has the offsets of those behind it that are gone: it was compacted."""
+    try:
+        return _reached(segment) >= segment.end_offset
+    except BadBatch:
+        return False
 
 
 def _lacks_end(segment: LogSegment, offset: int, problem: str, now_ms: int) -> None:

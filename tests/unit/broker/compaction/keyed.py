@@ -94,9 +94,9 @@ class KeyedLog:
         self.log = self._open(clean=clean, recovery_point=0 if not clean else point)
         assert self.log.corruptions == ()
 
-    def opened_at(self, recovery_point: int) -> Log:
+    def opened_at(self, recovery_point: int, *, clean: bool = True) -> Log:
         """The log, opened once more after it was closed, whatever is in its files by now."""
-        return self._open(clean=True, recovery_point=recovery_point)
+        return self._open(clean=clean, recovery_point=recovery_point)
 
     def batches(self) -> list[tuple[BatchHeader, bytes]]:
         """Every batch, read one after another."""

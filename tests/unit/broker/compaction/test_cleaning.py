@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from qbus.broker.compaction.cleaning import Buffers, CleaningAbandonedError
 from qbus.broker.log.file_cache import FileCache
 from qbus.broker.log.files import File
+from qbus.broker.log.manifest import MANIFEST
 from qbus.broker.log.scan import BadBatch
 from qbus.errors import ApiError
 from qbus.records import Compression, build_batch, iter_records, read_header
@@ -395,6 +396,26 @@ class TestMeanwhile:
         (found,) = keyed.log.corruptions
         assert found.offset == 1
         assert path.read_bytes() == bytes(data)
+
+    @pytest.mark.parametrize("clean", [True, False])
+    def test_a_manifest_from_before_it_finds_nothing_missing(
+        self, keyed: KeyedLog, clean: bool
+    ) -> None:
+        """An earlier version, used for a while, compacts and leaves the manifest as it is."""
+        for value in range(4):
+            keyed.put((b"a", b"%d" % value), (b"%d" % value, b"x"))
+            keyed.roll()
+        keyed.log.close()
+        path = keyed.directory / MANIFEST
+        manifest = path.read_bytes()
+        keyed.log = keyed.opened_at(8)
+        keyed.clean()
+        expected, end = keyed.items(), keyed.log.log_end_offset
+        keyed.log.close()
+        path.write_bytes(manifest)
+        keyed.log = keyed.opened_at(8, clean=clean)
+        assert (keyed.log.is_usable, keyed.log.corruptions, keyed.log.damage) == (True, (), [])
+        assert (keyed.items(), keyed.log.log_end_offset) == (expected, end)
 
     @pytest.mark.parametrize("is_learned", [True, False], ids=["dirty", "clean"])
     def test_a_lost_end_of_a_segment_ends_it_and_still_shows(
