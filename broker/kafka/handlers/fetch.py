@@ -98,6 +98,7 @@ async def _handle_long(
     fetch, pace = _Fetch(broker, context, request), Pace()
     response = FetchResponse()
     wanted: dict[tuple[str, bytes], dict[int, FetchPartition]] = {}
+    limits: list[int] = []  # of the targets when they were read
     try:
         for topic in request.topics:
             if pace.is_over():
@@ -115,7 +116,10 @@ async def _handle_long(
                     await next_turn()
                 part = FetchTopic(topic=name, topic_id=topic_id, partitions=piece)
                 answer.partitions += fetch.topic(part).partitions
-        finished = _finish(fetch, response, min(request.max_wait_ms, _LONG_WAIT_MS))
+                limits += [target.limit for target in fetch.targets[len(limits) :]]
+        has_moved = limits != [target.limit for target in fetch.targets]
+        wait_ms = min(request.max_wait_ms, _LONG_WAIT_MS)
+        finished = _finish(fetch, response, wait_ms, has_moved=has_moved)
     except BaseException:
         for target in fetch.targets:
             target.drop_records()
@@ -124,9 +128,12 @@ async def _handle_long(
 
 
 def _finish(
-    fetch: "_Fetch", response: FetchResponse, max_wait_ms: int
+    fetch: "_Fetch", response: FetchResponse, max_wait_ms: int, *, has_moved: bool = False
 ) -> FetchResponse | FetchAnswer:
-    """Answer with what was read, or wait for more."""
+    """Answer with what was read, or wait for more.
+
+    ``has_moved``: there are more records by now in a partition that was read.
+    """
     reader = fetch.reader
     if reader.failed:
         fetch.name_leaders(response)
@@ -145,6 +152,8 @@ def _finish(
         return response
     delayed = fetch.delayed(response)
     delayed.wait(reader.size, fetch.min_bytes, max_wait_ms / 1000)
+    if has_moved:
+        delayed.readable(0)
     return delayed
 
 

@@ -586,3 +586,30 @@ class TestLongRequests:
         await asyncio.wait([waiting])
         await asyncio.sleep(0)
         assert len(fetches) == 0
+
+    @pytest.mark.sources
+    async def test_records_that_come_between_two_pieces_are_not_waited_for(
+        self, plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They came before the partitions are watched."""
+        config = {"qbus.durability": "memory"}
+        await plane.metadata.put(plane.metadata.new_topic("wide", 201, config))
+        await eventually(lambda: all(plane.replicas.get_partition("wide", n) for n in range(201)))
+        first = plane.partition("wide")
+        pieces = 0
+        partitions_of = plane.replicas.partitions_of
+
+        def find(key: Any) -> Any:
+            nonlocal pieces
+            pieces += 1
+            if pieces == 2:
+                append(first, b"a")
+            return partitions_of(key)
+
+        monkeypatch.setattr(plane.replicas, "partitions_of", find)
+        asked = request(
+            plane, *(at(0, index) for index in range(201)), topic="wide", wait_ms=60_000
+        )
+        response = await asyncio.wait_for(plane.call(ApiKey.FETCH, LATEST, asked), 5)
+        assert pieces == 2
+        assert values(response.responses[0].partitions[0].records) == [b"a"]
