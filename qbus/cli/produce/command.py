@@ -23,6 +23,8 @@ _WORTH_A_RATE = 10_000
 
 #: How long sending a record is retried; a person waits for the command.
 _DELIVERY_TIMEOUT_MS = 30_000
+_LAST_S = 5.0
+"""How long acknowledgements are waited for after a signal."""
 
 
 @click.command()
@@ -117,7 +119,7 @@ async def produce(
 ) -> None:
     """Send the lines of FILE, or of stdin, to TOPIC: one record per line, byte for byte.
 
-    Ctrl-C ends the input: what was read is delivered and counted.
+    Ctrl-C and SIGTERM end the input: what was read is delivered and counted, within 5 seconds.
     """
     from qbus.cli.output import bytes_bar
     from qbus.cli.produce import line_format
@@ -161,11 +163,21 @@ async def produce(
                 with bytes_bar("Producing", source.size) as advance:
                     async for lines in read_lines(source.descriptor):
                         advance(await sending.send(lines))
-            except asyncio.CancelledError:  # Ctrl-C
-                note(_summary(await sending.finish()))
+            except asyncio.CancelledError:  # Ctrl-C, SIGTERM
+                ended = await sending.finish_within(_LAST_S)
+                note(_given_up(sending.unacknowledged) if ended is None else _summary(ended))
                 raise
             document = await sending.finish()
     emit(document, _summary, as_json=as_json)
+
+
+def _given_up(count: int) -> str:
+    from qbus.cli.units import counted
+
+    return (
+        f"qbus: stopped: {counted(count, 'record')} sent without an acknowledgement"
+        f" within {_LAST_S:g} s, so each may be stored or not"
+    )
 
 
 def _delay_headers(

@@ -1,5 +1,6 @@
 """Sends lines to a topic, and counts what was acknowledged."""
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -94,6 +95,27 @@ class LineProducer:
             ],
         }
 
+    async def finish_within(self, seconds: float) -> Document | None:
+        """Wait so long for all acknowledgements; return a summary, or None if some are missing.
+
+        The records without an acknowledgement are given up then, or when the caller is cancelled.
+        """
+        try:
+            return await asyncio.wait_for(self.finish(), seconds)
+        except TimeoutError:
+            return None
+        finally:
+            await self._producer.close(0)
+
+    @property
+    def unacknowledged(self) -> int:
+        """The number of records that were sent and not acknowledged."""
+        return self._sent - self._acknowledged
+
+    @property
+    def _acknowledged(self) -> int:
+        return sum(share.records for share in self._shares.values())
+
     async def _take_acknowledgement(self) -> None:
         try:
             batches = await self._deliveries.popleft()
@@ -103,5 +125,6 @@ class LineProducer:
             self._shares.setdefault(batch.partition, _Share()).add(batch)
 
     def _failure(self, error: ApiError | Failure) -> Failure:
-        stored = sum(share.records for share in self._shares.values())
-        return Failure(f"{describe(error)}. Acknowledged before that: {stored:,} records")
+        return Failure(
+            f"{describe(error)}. Acknowledged before that: {self._acknowledged:,} records"
+        )

@@ -84,6 +84,10 @@ class FakeProducer:
         self.sent: list[tuple[str, list[bytes], Sequence[bytes | None] | None, int | None]] = []
         self.deliveries: list[asyncio.Future[list[BatchMetadata]]] = []
         self.error: ApiError | None = None
+        self.closed_within: float | None = None
+
+    async def close(self, timeout: float | None = None) -> None:
+        self.closed_within = timeout
 
     async def send_many(
         self,

@@ -1,5 +1,6 @@
 """Lines on their way, and the account of them."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -104,3 +105,37 @@ async def test_a_line_that_is_no_record_ends_it_after_what_was_before(fake: Fake
     with pytest.raises(Failure, match=r"line 4 is empty\. Acknowledged before that: 2 records"):
         await lines.send([b"c", b""])
     assert len(fake.sent) == 1, "none of the lines beside it was sent"
+
+
+async def test_after_a_signal_acknowledgements_are_waited_for_a_short_time(
+    fake: FakeProducer,
+) -> None:
+    lines = line_producer(fake)
+    await lines.send([b"a", b"b"])
+    await lines.send([b"c"])
+    fake.deliveries[0].set_result([BatchMetadata("t", 1, 40, 2, 0)])
+    assert await lines.finish_within(0.01) is None
+    assert lines.unacknowledged == 1
+    assert fake.closed_within == 0, "closing does not wait for the rest"
+
+
+async def test_after_a_signal_the_summary_counts_what_was_acknowledged(fake: FakeProducer) -> None:
+    lines = line_producer(fake)
+    await lines.send([b"a"])
+    fake.deliveries[0].set_result([BatchMetadata("t", 1, 40, 1, 0)])
+    summary = await lines.finish_within(5)
+    assert summary is not None
+    assert summary["records"] == 1
+    assert lines.unacknowledged == 0
+    assert fake.closed_within == 0
+
+
+async def test_a_second_signal_ends_the_wait_at_once(fake: FakeProducer) -> None:
+    lines = line_producer(fake)
+    await lines.send([b"a"])
+    waiting = asyncio.ensure_future(lines.finish_within(60))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert fake.closed_within == 0
