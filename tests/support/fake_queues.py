@@ -117,6 +117,13 @@ class FakeQueueService:
             return None
         return QueueDescription(queue.start, 5, 2, 1, 1000, QueueCounts(taken=9, acknowledged=7))
 
+    def describe_unused(
+        self,
+        partition: Partition,
+        settings: GroupSettings,
+    ) -> QueueDescription:
+        return QueueDescription(-1, 0, 0, 0, -1, QueueCounts())
+
     async def set_start(self, partition: Partition, group: str, offset: int) -> None:
         self.of(partition.topic, group, partition.index).start = offset
 

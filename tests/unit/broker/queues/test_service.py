@@ -410,3 +410,12 @@ async def test_groups_are_mentioned_again_before_retention_takes_what_says_of_th
     await world.settled()
     assert log.log_end_offset == end + 1, "once for each segment"
     assert world.progress().start == 1
+
+
+async def test_what_a_group_finds_in_a_partition_that_it_has_not_used(world: World) -> None:
+    await world.add(b"a", b"b")
+    queues = world.plane.queues
+    found = queues.describe_unused(world.partition, SETTINGS)
+    assert (found.start_offset, found.length, found.delayed) == (-1, 2, 0)
+    assert queues.describe_unused(world.partition, GroupSettings()).length == 0
+    assert queues.groups(world.partition) == [], "nobody has used it still"
