@@ -553,6 +553,8 @@ class LogSegment:
     def let_go(self) -> bool:
         """See :class:`.file_cache.Holder`; from any thread."""
         held = self._file
+        if held is None:  # it is being opened: the cache knows of the file before this one does
+            return False
         self._file = None
         if self.is_stable:  # only now: an append says so first, and then takes the file
             return True

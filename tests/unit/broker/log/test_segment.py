@@ -27,3 +27,15 @@ def test_a_file_that_is_being_closed_is_not_found_in_its_segment(tmp_path: Path)
     cast("Any", segment)._file = Watched(lambda: found.append(segment.file))
     segment.release()
     assert [file.size() for file in found] == [0]
+
+
+def test_a_file_that_is_being_opened_is_not_let_go(tmp_path: Path) -> None:
+    """The cache may ask for it before the segment has it."""
+    cache = FileCache(OsFiles())
+    segment = LogSegment(cache, str(tmp_path), 0, size=0, created_ms=0)
+    segment.create()
+    assert not segment.let_go()
+    segment.hold_open()
+    assert len(cache) == 1
+    assert segment.let_go()
+    assert not segment.let_go(), "it is closed already"
