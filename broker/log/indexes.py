@@ -16,6 +16,12 @@ from qbus.records import crc32c
 
 from .file_cache import FileCache
 from .files import File, write_all
+from .names import (
+    CONTROL_INDEX_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    numbered,
+)
 
 _WRITE_AT: Final = 1024  # bytes collected before they are written
 _BLOCK: Final = 512  # entries that a search reads at once
@@ -491,3 +497,113 @@ class ControlIndex:
         if count < len(self):
             self.entries.truncate(count)
             self._count = count
+
+
+# The indexes of a segment, kept in step.
+
+
+class SegmentIndexes:
+    """For the first batch after each ``index.interval.bytes``, offsets and times get an entry.
+
+    Changing it is the log's, under its lock; searching is anyone's.
+    """
+
+    __slots__ = ("_cache", "_unindexed", "controls", "offsets", "times")
+
+    def __init__(
+        self, cache: FileCache, directory: str, base_offset: int, suffix: str = ""
+    ) -> None:
+        path = f"{directory}/{numbered(base_offset, OFFSET_INDEX_SUFFIX)}{suffix}"
+        self.offsets = OffsetIndex(cache, path, base_offset)
+        path = f"{directory}/{numbered(base_offset, TIME_INDEX_SUFFIX)}{suffix}"
+        self.times = TimeIndex(cache, path, base_offset)
+        path = f"{directory}/{numbered(base_offset, CONTROL_INDEX_SUFFIX)}{suffix}"
+        self.controls = ControlIndex(cache, path, base_offset)
+        self._cache = cache
+        self._unindexed = 0  # bytes since the last entry
+
+    def have_entries(self) -> bool:
+        """Whether offsets and times have entries, on disk or in memory."""
+        return bool(len(self.offsets.entries) and len(self.times.entries))
+
+    def account(
+        self,
+        position: int,
+        length: int,
+        last_offset: int,
+        greatest: MaxTimestamp,
+        interval_bytes: int,
+    ) -> None:
+        """Count in a batch; ``greatest`` is the greatest timestamp up to and with it."""
+        if self._unindexed > interval_bytes:
+            self._unindexed = 0
+            with suppress(OSError):  # the entries are kept in memory; writing is tried again
+                self.times.maybe_append(*greatest)
+                self.offsets.append(last_offset, position)
+        self._unindexed += length
+
+    def trim(self, offset: int) -> None:
+        """Keep the entries that ascend and whose batches end before ``offset``. Raises OSError."""
+        for index, strict in ((self.offsets, True), (self.times, False)):
+            index.entries.truncate(index.entries.ascending(strict_second=strict))
+        self.controls.keep(self.controls.entries.ascending(strict_second=True))
+        self.truncate_to(offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of batches that end at or after ``offset``. Raises OSError."""
+        self.offsets.truncate_to(offset)
+        self.times.truncate_to(offset)
+        self.controls.truncate_to(offset)
+        self._unindexed = 0
+
+    def clear(self) -> None:
+        """Drop all entries. Raises OSError."""
+        self.offsets.entries.truncate(0)
+        self.times.entries.truncate(0)
+        self.controls.keep(0)
+
+    def write(self, last_word: MaxTimestamp | None = None) -> None:
+        """Write the entries that are in memory; at the end of the segment, its ``last_word``.
+
+        Raises OSError.
+        """
+        if last_word is not None:
+            self.times.maybe_append(*last_word)
+        self.times.entries.write()
+        self.offsets.entries.write()
+        self.controls.entries.write()
+        if last_word is not None:
+            # Kafka's tools read a time index only with an offset index beside it, empty or not.
+            self.offsets.entries.create()
+
+    def sync(self) -> None:
+        """Wait until what was written is stable. Raises OSError."""
+        self.times.entries.sync()
+        self.offsets.entries.sync()
+        self.controls.entries.sync()
+
+    def detach(self) -> None:
+        """Keep all entries in memory: the files get others. Raises OSError."""
+        self.times.entries.detach()
+        self.offsets.entries.detach()
+        self.controls.entries.detach()
+
+    def remove(self) -> None:
+        """Remove the files, if there are any; this object is of no use then. Raises OSError."""
+        for path in self._paths():
+            self._cache.files.remove(path)
+            self._cache.forget(path)
+
+    def replace(self, other: "SegmentIndexes") -> None:
+        """Give these files the names of those of ``other``, which is of no use then.
+
+        Raises OSError.
+        """
+        for source, target in zip(self._paths(), other._paths(), strict=True):
+            if self._cache.files.exists(source):
+                self._cache.files.rename(source, target)
+            self._cache.forget(source)
+            self._cache.forget(target)
+
+    def _paths(self) -> tuple[str, str, str]:
+        return self.offsets.entries.path, self.times.entries.path, self.controls.entries.path

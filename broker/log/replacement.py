@@ -21,7 +21,7 @@ from qbus.errors import ApiError
 
 from .files import PASSING, Data, File, write_all
 from .flusher import LogFlusher
-from .indexes import MaxTimestamp
+from .indexes import MaxTimestamp, SegmentIndexes
 from .names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -31,7 +31,7 @@ from .names import (
     TRANSACTION_INDEX_SUFFIX,
     numbered,
 )
-from .segment import LogSegment, SegmentIndexes
+from .segment import LogSegment
 from .state import LogState
 
 
