@@ -1,5 +1,6 @@
 """One request's context: what a handler may know of it besides its body."""
 
+import asyncio
 from typing import Final
 
 from qbus.errors import ApiError, ErrorCode
@@ -55,7 +56,16 @@ ADMINISTRATION: Final = frozenset(
 class RequestContext:
     """One request's header, where it came from, and what its sender may do."""
 
-    __slots__ = ("_access", "api_key", "api_version", "charge", "client_id", "keeps_frame", "peer")
+    __slots__ = (
+        "_access",
+        "_waits_since",
+        "api_key",
+        "api_version",
+        "charge",
+        "client_id",
+        "keeps_frame",
+        "peer",
+    )
 
     def __init__(
         self,
@@ -78,6 +88,16 @@ class RequestContext:
         self.charge = charge
         self.keeps_frame = False
         self._access = access
+        self._waits_since: float | None = None
+
+    def deadline(self, seconds: float) -> float:
+        """The time of the event loop until which the request may wait.
+
+        ``seconds`` after the first call; so the pieces of a long request share one deadline.
+        """
+        if self._waits_since is None:
+            self._waits_since = asyncio.get_running_loop().time()
+        return self._waits_since + seconds
 
     @property
     def client_host(self) -> str:

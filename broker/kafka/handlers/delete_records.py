@@ -38,7 +38,7 @@ async def handle(
     broker: "Broker", context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     """Move the starts, and answer once that is on stable storage."""
-    deadline = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1000
+    deadline = context.deadline(max(request.timeout_ms, 0) / 1000)
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

@@ -70,7 +70,7 @@ async def handle(
 ) -> ListOffsetsResponse:
     """Answer partition by partition; what has to be looked up in files, in a thread."""
     asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
-    deadline = asyncio.get_running_loop().time() + MAX_WAIT_S
+    deadline = context.deadline(MAX_WAIT_S)
     topics = []
     for topic in request.topics:
         answers = []

@@ -1,5 +1,6 @@
 """A long request is answered in pieces as it would be at once."""
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -168,6 +169,22 @@ async def test_so_is_an_error_about_an_element_that_is_cut(failing: int) -> None
     first, *others = response.groups
     assert (first.group_id, first.error_code) == ("g", ErrorCode.NOT_COORDINATOR)
     assert [one.group_id for one in others] == ["other"]
+
+
+async def test_all_pieces_have_to_be_answered_until_the_same_time() -> None:
+    deadlines: set[float] = set()
+    offsets = Offsets()
+
+    async def handle(broker: Any, context: RequestContext, request: ListOffsetsRequest) -> Any:
+        deadlines.add(context.deadline(5.0))
+        await asyncio.sleep(0.001)
+        return offsets(broker, context, request)
+
+    before = asyncio.get_running_loop().time()
+    await answered(handle, ApiKey.LIST_OFFSETS, 5, listing({"a": 1000}))
+    (deadline,) = deadlines
+    assert deadline >= before + 5.0
+    assert len(offsets.sizes) == 5
 
 
 async def test_handlers_may_be_coroutines() -> None:
