@@ -240,5 +240,6 @@ class _Pipeline:
         is_drained = await self.dispatcher.drain(timeout)
         self.tailing.cancel()
         await asyncio.gather(self.tailing, return_exceptions=True)
+        self.tailer.close()
         await self.dispatcher.close()
         return is_drained

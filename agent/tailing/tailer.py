@@ -112,10 +112,14 @@ class Tailer:
                 if self._failure is not None:
                     raise self._failure
         finally:
-            if self._watcher is not None:
-                self._ignore(self._watcher)
-                self._watcher.close()
-            self.descriptors.close_all()
+            self.close()
+
+    def close(self) -> None:
+        """Close all files; also needed where :meth:`run` was cancelled before it began."""
+        if self._watcher is not None:
+            self._ignore(self._watcher)
+            self._watcher.close()
+        self.descriptors.close_all()
 
     def read_chunk(self, file: TailedFile, most: int) -> Chunk | None:
         """Return the next records of a file, from about ``most`` bytes; None: it has none now.

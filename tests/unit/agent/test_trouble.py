@@ -424,3 +424,10 @@ async def test_another_file_with_the_inode_does_not_continue_after_a_change_of_t
     scene.log.write_bytes(b"other\n")
     async with scene.shipping(settings="topic_change = 'continue'", topic="later"):
         await eventually(lambda: scene.arrived("later") == [b"other"])
+
+
+async def test_an_agent_that_stops_at_once_closes_what_it_opened(scene: Scene) -> None:
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - numbers
+    async with scene.shipping():
+        pass
+    assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208 - numbers
