@@ -153,7 +153,8 @@ class OpenedLog:
     ``has_hidden`` says whether consumers are not sent all of its batches. ``unsynced`` are segments
     that may not be stable yet; ``clean`` says that nothing on disk was, or may have been, changed
     since the log was closed. ``corruption`` is one that the log cannot be used around; ``found``
-    are damaged ranges that were not known before, ``missing`` the files that the log began with.
+    are damaged ranges that were not known before, or have no bytes and so cannot be repaired in
+    place; ``missing`` are the files that the log began with.
     ``topic_id`` is what the manifest says; ``is_listed``: that has all of the log's files.
     """
 
@@ -252,7 +253,7 @@ class LogOpener:
             (segment, one)
             for segment in opened.segments
             for one in segment.damage
-            if one not in known
+            if one not in known or not one.size
         ]
         if any(segment.damage for segment in opened.segments):
             warn_of_lost_markers(self._directory, opened.segments, opened.producers)

@@ -233,7 +233,8 @@ class LogState:
     def take_damage(self, opened: OpenedLog) -> None:
         """Refuse a log that was found corrupt when it was opened; report what is damaged.
 
-        Damage that was known, and served around, before does not make it refuse anything.
+        Damage that was known, and served around, before does not make it refuse anything, unless
+        only a replica that is fetched anew gets rid of it.
         """
         if opened.corruption is not None:
             self.refuse_corrupt(opened.corruption)

@@ -175,6 +175,8 @@ def test_a_middle_segment_below_the_recovery_point_is_a_range(
     assert ranges(log) == [(lost[0], lost[-1])]
     log.close()
     again = open_log(recovery_point=COUNT, clean=True, segment_bytes=SIZE * 3)
+    if state in {"cut", "missing"}:
+        serve(again)  # it has no bytes to be repaired: another replica may have all of it by now
     assert again.is_usable
     assert ranges(again) == [(lost[0], lost[-1])]
     assert read_all(again) == expected
