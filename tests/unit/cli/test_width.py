@@ -92,6 +92,7 @@ def test_groups() -> None:
     other = {"member_id": "a-1-x", "client_id": "shop", "host": "/10.0.0.1", "partitions": []}
     group = {
         "group": "readers",
+        "type": "classic",
         "state": "Stable",
         "protocol": "range",
         "epoch": None,

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from qbus.broker.log import Log, LogConfig, OsFiles
-from qbus.cli.log.command import log
+from qbus.cli.root import qbus
 from qbus.clock import ManualClock
 from tests.support.logs import batch
 
@@ -34,7 +34,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(log, ["salvage", *map(str, arguments)])
+    return CliRunner().invoke(qbus, ["log", "salvage", *map(str, arguments)])
 
 
 def test_it_shows_what_it_would_do_and_changes_nothing(data_dir: Path) -> None:
