@@ -408,6 +408,7 @@ class Connection:
             if arguments is None:
                 break
             if not arguments:
+                self._give_way_after(until)
                 continue
             self.begun_at = None
             concurrent = self._commands.is_concurrent(arguments)

@@ -548,3 +548,17 @@ async def test_two_pipelines_take_turns(served: Served, monkeypatch: pytest.Monk
     assert changes > 50
     first.send(b"ECHO again\r\n")
     assert await first.text() == b"again"
+
+
+@pytest.mark.sources
+async def test_empty_commands_take_turns_too(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter of a megabyte of them takes half a second."""
+    monkeypatch.setattr(module, "MAX_TURN_S", -1.0)
+    first, second = await served.connect(), await served.connect()
+    first.send(50 * b"\r\n" + 50 * b"*0\r\n" + b"ECHO a\r\n")
+    second.send(b"".join(b"ECHO b%d\r\n" % number for number in range(50)))
+    assert await first.text() == b"a"
+    begun = served.commands.begun
+    assert begun == [*(b"b%d" % number for number in range(50)), b"a"]
