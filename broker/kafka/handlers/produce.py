@@ -168,7 +168,12 @@ async def _append_late(
     for late in appends.take_late():
         lines.setdefault(late.partition, []).append(late)
     with appends.holding(sum(late.size for line in lines.values() for late in line)):
-        await asyncio.gather(*(_append_in_turn(appends, line) for line in lines.values()))
+        outcomes = await asyncio.gather(
+            *(_append_in_turn(appends, line) for line in lines.values()), return_exceptions=True
+        )
+    for outcome in outcomes:
+        if outcome is not None:  # raised when all are done: nothing is appended after the answer
+            raise outcome
     answer = appends.answer(response, timeout_s)
     return await answer if isinstance(answer, Delayed) else answer
 

@@ -122,6 +122,37 @@ class TestLongRequests:
         assert partition.log.log_end_offset == count
         assert budget.used == 0
 
+    @pytest.mark.sources
+    async def test_a_defect_in_one_partition_does_not_leave_others_behind(
+        self, plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else what the client sends next could pass a batch that a thread still prepares."""
+        await plane.create("orders", 2, compression_type="gzip")
+        goes_on, has_failed = threading.Event(), threading.Event()
+        calls = iter(range(2))
+
+        def prepare(data: bytes, *rest: Any) -> bytearray:
+            if next(calls):
+                goes_on.wait(10)
+                return recompressed(data, *rest)
+            has_failed.set()
+            raise MemoryError
+
+        monkeypatch.setattr(produce_handler, "_recompressed", prepare)
+        asked = request(plane, LATEST, batch(b"a"), batch(b"b"))
+        answer = asyncio.ensure_future(plane.begin(ApiKey.PRODUCE, LATEST, asked))
+        await eventually(has_failed.is_set)
+        await asyncio.to_thread(lambda: None)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not answer.done()
+        assert plane.broker.memory.used > 0
+        goes_on.set()
+        await asyncio.wait([answer])
+        assert isinstance(answer.exception(), MemoryError)
+        assert plane.broker.memory.used == 0
+        assert sum(plane.partition("orders", n).log.log_end_offset for n in range(2)) == 1
+
 
 class TestAcknowledgement:
     @pytest.mark.parametrize("version", VERSIONS)
