@@ -82,6 +82,7 @@ MODULES = (
     "qbus.broker.kafka.lean_answers",
     "qbus.broker.kafka.lean_commit",
     "qbus.broker.kafka.lean_transaction",
+    "qbus.broker.kafka.produce_answers",
     "qbus.broker.kafka.replica_sessions",
     "qbus.broker.kafka.throttling",
     "qbus.broker.log.appender",

@@ -9,10 +9,10 @@ mirror of that topic, and to no other, they are appended at the offsets they hav
 of batches for a partition, with ``acks`` -1 alone. Ordinary producers may not write to a mirror.
 
 In a topic with ``qbus.delay.enable`` a batch's records may be held back until they are due, or
-cancel and reschedule others: see :mod:`qbus.broker.delay`. Cancelling what was delivered is no
-error, but is told as one of its record.
+cancel and reschedule others: see :mod:`qbus.broker.delay`. A cancel that comes too late is no
+error: a tagged field of the response names it.
 
-In a compacted topic a record without a key is refused with its batch, and named.
+In a compacted topic a batch with records without keys is refused, and names them.
 
 The first batch of a transaction in a partition is appended once the transaction's coordinator was
 asked whether the partition belongs to it; from version 12 on it is added to it by that (KIP-890).
@@ -24,17 +24,13 @@ who leads. 1 is answered once the leader wrote the batch, -1 once the high water
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.names import INTERNAL_TOPICS
-from qbus.records import Compression, CorruptBatch, Record, iter_records, read_header
+from qbus.records import Compression, read_header
 from qbus.records.header import ATTRIBUTES_AT, TRANSACTIONAL
 from qbus.wire.messages.produce import (
-    BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -54,7 +50,14 @@ from ...partition.partition import ACKS_ALL, Partition
 from ...partition.purgatory import Delayed
 from ...turns import PIECE, Pace, next_turn
 from ..context import RequestContext
-from .leaders import leader_of, reachable
+from ..produce_answers import (
+    DelayedProduce,
+    bad_timestamps,
+    name_leaders,
+    record_errors,
+    refuse_all,
+    refused,
+)
 
 if TYPE_CHECKING:
     from ...broker import Broker
@@ -82,12 +85,12 @@ def handle(
     """
     if request.acks not in _ACKS:
         message = f"acks {request.acks} is not -1, 0 or 1"
-        return _refuse_all(request, ApiError(ErrorCode.INVALID_REQUIRED_ACKS, message))
+        return refuse_all(request, ApiError(ErrorCode.INVALID_REQUIRED_ACKS, message))
     if context.is_restricted and not _may_write_in_transaction(context, request):
         denied = ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if not request.acks:
             raise denied
-        return _refuse_all(request, denied)
+        return refuse_all(request, denied)
     appends = _Appends(broker, context, request.acks, request.transactional_id)
     if _is_long(request):
         held = 0 if context.keeps_frame else _keep_batches(request)
@@ -616,7 +619,7 @@ class _Appends:
         answer.error_message = error.message
         answer.base_offset = -1
         if isinstance(error, RecordsRefusedError):
-            answer.record_errors = _record_errors(error.errors)
+            answer.record_errors = record_errors(error.errors)
 
     def answer(
         self, response: ProduceResponse, timeout_s: float
@@ -630,7 +633,7 @@ class _Appends:
             if self._acks == 0:
                 raise ApiError(self.failed)
             if self._version >= _FIRST_WITH_LEADERS:
-                _name_leaders(self._broker, response, self._context.peer.listener.name)
+                name_leaders(self._broker, response, self._context.peer.listener.name)
         if self._acks == 0:
             return None
         delayed = self.delayed
@@ -663,13 +666,13 @@ class _Appends:
     def _refusal(
         self, partition: Partition | None, data: PartitionProduceData, error: ApiError
     ) -> PartitionProduceResponse:
-        answer = _refused(data.index, error)
+        answer = refused(data.index, error)
         records = data.records
         if error.code is ErrorCode.INVALID_TIMESTAMP and partition and records:
             now_ms = self._broker.clock.time_ms()
             answer.record_errors = bad_timestamps(records, partition.log.config, now_ms)
         elif isinstance(error, RecordsRefusedError):
-            answer.record_errors = _record_errors(error.errors)
+            answer.record_errors = record_errors(error.errors)
         return answer
 
 
@@ -682,12 +685,6 @@ def _recompressed(batch: bytes, config: LogConfig, ceiling: int) -> bytearray:
 def _refuse_zstd(records: memoryview) -> None:
     if len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & _CODEC_BITS == Compression.ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
-
-
-def _refused(index: int, error: ApiError) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=index, error_code=error.code, base_offset=-1, error_message=error.message
-    )
 
 
 def _may_write_in_transaction(context: RequestContext, request: ProduceRequest) -> bool:
@@ -703,128 +700,3 @@ def _may_write_in_transaction(context: RequestContext, request: ProduceRequest) 
         return True
     name = request.transactional_id
     return name is not None and context.allows(Operation.WRITE, transactional_id(name))
-
-
-def _refuse_all(request: ProduceRequest, refusal: ApiError) -> ProduceResponse:
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    _refused(data.index, refusal) for data in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
-
-
-def _name_leaders(broker: "Broker", response: ProduceResponse, listener: str) -> None:
-    """Say who leads the partitions that are refused for being led elsewhere."""
-    ids = set()
-    for topic in response.responses:
-        for answer in topic.partition_responses:
-            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                leader = leader_of(broker.metadata, topic.name or topic.topic_id, answer.index)
-                ids.add(leader.id)
-                answer.current_leader = LeaderIdAndEpoch(
-                    leader_id=leader.id, leader_epoch=leader.epoch
-                )
-    response.node_endpoints = [
-        NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-        for node in reachable(broker.metadata, ids, listener)
-    ]
-
-
-class DelayedProduce(Delayed[ProduceResponse]):
-    """The response to a produce request whose appends are not all acknowledged yet.
-
-    Their answers say REQUEST_TIMED_OUT until they are: so when the time is up, the response is
-    right as it stands. A client takes that code as "unknown": the records are written, and may
-    still be acknowledged.
-    """
-
-    __slots__ = ("_response", "_waiting")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop)
-        self._response: ProduceResponse | None = None
-        self._waiting = 0
-
-    def expect(
-        self, partition: Partition, end_offset: int, answer: PartitionProduceResponse
-    ) -> None:
-        """Wait until everything below ``end_offset`` is acknowledged, which ``answer`` tells then.
-
-        To be called right after the append: acknowledgements are owed in the order of the appends,
-        and one that was given already is not given again.
-        """
-        answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-        self._waiting += 1
-        partition.when_acknowledged(end_offset, self, answer)
-
-    def complete_with(self, response: ProduceResponse) -> None:
-        """There are no more appends: answer ``response`` once all are acknowledged."""
-        self._response = response
-        self._answer_if_acknowledged()
-
-    def acknowledged(self, token: object, code: ErrorCode) -> None:
-        """The partition whose answer is ``token`` is acknowledged (NONE), or never will be."""
-        assert isinstance(token, PartitionProduceResponse)
-        token.error_code = code
-        self._waiting -= 1
-        self._answer_if_acknowledged()
-
-    def _answer_if_acknowledged(self) -> None:
-        if not self._waiting and self._response is not None:
-            self.answer(self._response)
-
-    def expire(self) -> None:
-        """Answer with what is acknowledged by now."""
-        assert self._response is not None, "it has no time-out before it is whole"
-        self.answer(self._response)
-
-
-# Which records are to blame (KIP-467). Only timestamps, and what delays ask for, are to blame for
-# single records: all else is wrong with a batch as a whole. A batch that is refused must not cost
-# more than one that is stored, so the answer is bounded, and a compressed batch is not looked into.
-
-
-def _record_errors(notes: Sequence[tuple[int, str]]) -> list[BatchIndexAndErrorMessage]:
-    return [
-        BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
-        for number, why in notes
-    ]
-
-
-MAX_ERRORS: Final = 10
-MAX_RECORDS: Final = 1000
-_NO_TIMESTAMP: Final = -1
-
-
-def bad_timestamps(
-    batch: memoryview, config: LogConfig, now_ms: int
-) -> list[BatchIndexAndErrorMessage]:
-    """The first records whose timestamps are too far from ``now_ms``."""
-    if read_header(batch).compression is not Compression.NONE:
-        return []
-    try:
-        return list(islice(_errors(iter_records(batch), config, now_ms), MAX_ERRORS))
-    except CorruptBatch:  # its sum was right, so its producer wrote nonsense
-        return []
-
-
-def _errors(
-    records: Iterator[Record], config: LogConfig, now_ms: int
-) -> Iterator[BatchIndexAndErrorMessage]:
-    earliest = now_ms - config.message_timestamp_before_max_ms
-    latest = now_ms + config.message_timestamp_after_max_ms
-    for index, record in enumerate(islice(records, MAX_RECORDS)):
-        timestamp = record.timestamp
-        if timestamp != _NO_TIMESTAMP and not earliest <= timestamp <= latest:
-            yield BatchIndexAndErrorMessage(
-                batch_index=index,
-                batch_index_error_message=f"timestamp {timestamp} is not within {earliest} and"
-                f" {latest}",
-            )
