@@ -3,16 +3,19 @@
 import asyncio
 import os
 import platform
+import re
 import resource
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Final
 
 from qbus._version import __version__
 from qbus.errors import ApiError
 from qbus.jobs import GROUP
 
+from ..turns import Pace, next_turn
 from . import resp
 from .calls import Call, Command, Handler
 from .connection import Client, Connection, Reply
@@ -25,6 +28,9 @@ from .service import DisqueService
 _NOT_ALLOWED: Final = "ERR {} is not allowed here: disque.admin.enable is false"
 _HIDDEN: Final = "********"
 _LONGEST_PATTERN: Final = 128
+_LONGEST_NAME: Final = 1024  # CLIENT LIST lists those of all clients
+_NAME: Final = re.compile(rb"[!-~]*")
+_SETTLED_AT_ONCE: Final = 100
 LONGEST_PAUSE_MS: Final = 60_000
 """Any client may pause all of them, but not for good."""
 
@@ -447,9 +453,12 @@ class AdminCommands:
         """Settle all jobs of the partitions that are led here."""
         for queue in self._service.local_queues():
             for part in queue.parts:
+                pace = Pace(_SETTLED_AT_ONCE)
                 known = self._service.share_queues.describe(part.partition, GROUP)
                 start = 0 if known is None else known.start_offset
                 for offset in range(start, part.partition.high_watermark):
+                    if pace.is_over():
+                        await next_turn()
                     try:
                         await part.queue.settle(offset)
                     except ApiError as error:
@@ -571,7 +580,9 @@ class AdminCommands:
 
 def _checked_name(name: bytes) -> bytes:
     """A client's name that breaks no line of CLIENT LIST. Raises CommandError."""
-    if any(not 33 <= byte <= 126 for byte in name):
+    if len(name) > _LONGEST_NAME:
+        raise CommandError(f"ERR a client's name has at most {_LONGEST_NAME} bytes")
+    if _NAME.fullmatch(name) is None:
         raise CommandError(
             "ERR Client names cannot contain spaces, newlines or special characters."
         )
@@ -594,11 +605,12 @@ def _filter(name: bytes, value: bytes) -> bytes:
     return name
 
 
+@cache
 def _row(row: Command) -> Value:
     flags: list[Value] = [
         Encoded(resp.encode(Simple(text))) for flag, text in _FLAGS.items() if flag in row.flags
     ]
-    return [row.name, row.arity, flags, 0, 0, 0]
+    return Encoded(resp.encode([row.name, row.arity, flags, 0, 0, 0]))
 
 
 def _describe(connection: Connection, now: float) -> str:

@@ -1,9 +1,12 @@
 """A command that a client sent, and the table that says what becomes of it."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from .connection import Client, Reply
+
+MOST_WORDS: Final = 256
+"""How many words a command has at most that takes no list of jobs or queues."""
 
 
 class Call:
@@ -24,7 +27,8 @@ class Command(NamedTuple):
     """A row of the table.
 
     ``arity``: how many words there are, its name included; negative: at least so many. ``flags``
-    as COMMAND lists them. ``is_concurrent``: see :mod:`.connection`.
+    as COMMAND lists them. ``is_concurrent``: see :mod:`.connection`. ``most_words``: how many words
+    it has at most, 0: no limit.
     """
 
     name: str
@@ -32,3 +36,4 @@ class Command(NamedTuple):
     flags: str
     run: Handler
     is_concurrent: bool = False
+    most_words: int = MOST_WORDS

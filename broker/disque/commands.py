@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -17,16 +17,18 @@ from ..metadata.image import Topic
 from ..partition.acknowledgement import Acknowledgement
 from ..partition.partition import ACKS_ALL, Partition
 from ..queues import RecordStatus
+from ..turns import PIECE, in_pieces
 from . import errors, resp
 from .adding import NewJob
-from .calls import Call, Command
+from .calls import MOST_WORDS, Call, Command
 from .connection import Reply
 from .errors import CommandError, syntax_error, wrong_arguments
-from .finding import Found, Place
+from .finding import Found, Place, Together
 from .getting import GetCommand
 from .job_queue import JobQueue, Part, release
 from .nodes import Node
 from .options import (
+    MOST_QUEUES,
     AddOptions,
     need_ids,
     need_integer,
@@ -53,7 +55,9 @@ _RESULT_OVERHEAD: Final = 1024  # what a result takes besides its bytes, at most
 _FOREVER_S: Final = 1e9
 _SAY_AGAIN_S: Final = 60.0
 
+_CHANGED_AT_ONCE: Final = 25  # jobs, each of which may be a write
 _BACKOFF: Final = -1  # as the settings of the queue say
+_ANY: Final = 0  # words: the ids are counted when they are read
 _IS_LOCAL: Final = b"QBUS.LOCAL"
 
 
@@ -72,23 +76,23 @@ class JobCommands:
         """The commands, with Disque's numbers of words and flags."""
         return [
             Command("addjob", -4, "wmF", self.add, is_concurrent=True),
-            Command("getjob", -2, "wF", self._getting.get),
-            Command("ackjob", -1, "wF", self.ack, is_concurrent=True),
-            Command("fastack", -1, "wF", self.ack, is_concurrent=True),
-            Command("deljob", -1, "wF", self.ack, is_concurrent=True),
+            Command("getjob", -2, "wF", self._getting.get, most_words=MOST_QUEUES + MOST_WORDS),
+            Command("ackjob", -1, "wF", self.ack, is_concurrent=True, most_words=_ANY),
+            Command("fastack", -1, "wF", self.ack, is_concurrent=True, most_words=_ANY),
+            Command("deljob", -1, "wF", self.ack, is_concurrent=True, most_words=_ANY),
             Command("show", 2, "rF", self.show),
             Command("qlen", 2, "rF", self.qlen),
             Command("qpeek", 3, "r", self.qpeek),
             Command("qstat", 2, "rF", self.qstat),
             Command("qscan", -1, "r", self.qscan),
             Command("jscan", -1, "r", self.jscan),
-            Command("enqueue", -1, "mwF", self.enqueue),
-            Command("nack", -1, "mwF", self.nack),
-            Command("dequeue", -1, "wF", self.dequeue),
+            Command("enqueue", -1, "mwF", self.enqueue, most_words=_ANY),
+            Command("nack", -1, "mwF", self.nack, most_words=_ANY),
+            Command("dequeue", -1, "wF", self.dequeue, most_words=_ANY),
             Command("working", 2, "wF", self.working),
             Command("pause", -3, "rF", self.pause),
             Command("waitjob", -2, "rF", self.wait_job),
-            Command("qbus.release", -2, "wF", self.release),
+            Command("qbus.release", -2, "wF", self.release, most_words=_ANY),
         ]
 
     # Adding
@@ -236,6 +240,8 @@ class JobCommands:
         """``ACKJOB id ... [RESULT body]``, and FASTACK and DELJOB alike: it is done."""
         ids, words = _split(call.arguments[1:], b"result")
         if not words:
+            if len(ids) > PIECE:
+                return self._ack_in_pieces(call, list(dict.fromkeys(need_ids(ids))))
             reply = self._ack_at_hand(call, ids)
             if reply is not None:
                 return reply
@@ -244,20 +250,38 @@ class JobCommands:
 
     def _ack_at_hand(self, call: Call, ids: Sequence[bytes]) -> Reply | None:
         """Finish jobs that are all here, and known; None: something has to be waited for first."""
-        need_ids(ids)
-        service, may_find = self._service, None
-        if service.guard is not None and not call.is_local:
-            may_find = partial(service.guard.may_find, call)
-        try:
-            found = service.finder.gather(ids, may_find, is_local=call.is_local)
-        except ApiError:
-            return None
+        found = self._gathered(call, need_ids(ids))
         if found is None:
             return None
-        settling = Settling(self._loop, service.delivered, partial(self._ack_again, call))
+        settling = self._settling(call)
         for jobs in found:
             settling.begin(jobs)
         return settling.reply()
+
+    async def _ack_in_pieces(self, call: Call, ids: Sequence[bytes]) -> bytes:
+        """Finish many jobs; other clients are served meanwhile."""
+        settling = self._settling(call)
+        async for some in in_pieces(ids):
+            found = self._gathered(call, some)
+            if found is None:
+                settling.defer(some)
+            for jobs in found or ():
+                settling.begin(jobs)
+        reply = settling.reply()
+        return reply if isinstance(reply, bytes) else await reply
+
+    def _settling(self, call: Call) -> Settling:
+        again = partial(self._ack_again, call)
+        return Settling(self._loop, self._service.delivered, again)
+
+    def _gathered(self, call: Call, ids: Sequence[bytes]) -> list[Together] | None:
+        """Jobs that are all here, and known, by partition; None: not all of them are."""
+        guard = self._service.guard
+        may_find = None if guard is None or call.is_local else partial(guard.may_find, call)
+        try:
+            return self._service.finder.gather(ids, may_find, is_local=call.is_local)
+        except ApiError:
+            return None
 
     async def _ack_again(self, call: Call, ids: Sequence[bytes]) -> int:
         """Finish jobs whose partitions have just moved; how many."""
@@ -380,26 +404,36 @@ class JobCommands:
         words: Sequence[bytes],
     ) -> int:
         me, here, elsewhere = self._service.config.node_id, list[Place](), dict[int, list[bytes]]()
-        for text in ids:
-            place = self._place(call, text)
-            if place is None:
-                continue
-            if place.leader == me or call.is_local:
-                here.append(place)
-            else:
-                elsewhere.setdefault(place.leader, []).append(text)
+        async for some in in_pieces(ids):
+            for text in some:
+                place = self._place(call, text)
+                if place is None:
+                    continue
+                if place.leader == me or call.is_local:
+                    here.append(place)
+                else:
+                    elsewhere.setdefault(place.leader, []).append(text)
         if len(here) == 1 and not elsewhere:
             return await self._change(here[0], change)
-        asked: list[Coroutine[Any, Any, int]] = [self._change(place, change) for place in here]
-        asked += [
-            self._count_elsewhere(call.arguments[0], leader, texts, words)
-            for leader, texts in elsewhere.items()
-        ]
-        counts = await asyncio.gather(*asked, return_exceptions=True)
-        for count in counts:  # all of them were tried
-            if isinstance(count, BaseException):
-                raise count
-        return sum(one for one in counts if isinstance(one, int))
+        counts: list[int | BaseException] = await asyncio.gather(
+            self._change_all(here, change),
+            *(
+                self._count_elsewhere(call.arguments[0], leader, texts, words)
+                for leader, texts in elsewhere.items()
+            ),
+            return_exceptions=True,
+        )
+        return _sum(counts)
+
+    async def _change_all(
+        self, places: Sequence[Place], change: Callable[[Found], Awaitable[bool]]
+    ) -> int:
+        """Change each job that is here, some at a time; all are tried before an error is raised."""
+        counts: list[int | BaseException] = []
+        async for some in in_pieces(places, _CHANGED_AT_ONCE):
+            changes = (self._change(place, change) for place in some)
+            counts += await asyncio.gather(*changes, return_exceptions=True)
+        return _sum(counts)
 
     async def _change(self, place: Place, change: Callable[[Found], Awaitable[bool]]) -> int:
         for attempt in range(_ATTEMPTS):
@@ -584,7 +618,7 @@ class JobCommands:
         if queue is None or not count:
             return resp.EMPTY_ARRAY
         self._service.need_served(queue)
-        return self._encoded(self._looker.peek(queue, count))
+        return self._looker.peek(queue, count)
 
     def qstat(self, call: Call) -> Reply:
         """``QSTAT queue``."""
@@ -609,15 +643,12 @@ class JobCommands:
 
     def jscan(self, call: Call) -> Reply:
         """``JSCAN [cursor] [COUNT n] [BUSYLOOP] [QUEUE queue] [STATE state] [REPLY all|id]``."""
-        return self._encoded(self._looker.scan_jobs(parse_jscan(call.arguments), self._seen(call)))
+        return self._looker.scan_jobs(parse_jscan(call.arguments), self._seen(call))
 
     def _seen(self, call: Call) -> Callable[[str], bool] | None:
         """What tells which topics the client may see in a list; None: all of them."""
         guard = self._service.guard
         return None if guard is None or call.is_local else guard.seen_by(call)
-
-    async def _encoded(self, value: Awaitable[resp.Value]) -> bytes:
-        return resp.encode(await value)
 
     def pause(self, call: Call) -> Reply:
         """``PAUSE queue in|out|all|none|state|bcast ...``: the state after that."""
@@ -636,6 +667,15 @@ class JobCommands:
         await self._service.set_pause(queue, state)
         await self._service.tell_others("PAUSE", queue.name, state)
         return resp.simple(state)
+
+
+def _sum(counts: Iterable[int | BaseException]) -> int:
+    total = 0
+    for count in counts:
+        if isinstance(count, BaseException):
+            raise count
+        total += count
+    return total
 
 
 def _split(words: Sequence[bytes], option: bytes) -> tuple[Sequence[bytes], Sequence[bytes]]:

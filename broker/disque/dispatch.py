@@ -115,6 +115,8 @@ class Dispatcher:
         count = len(arguments)
         if (row.arity > 0 and count != row.arity) or count < -row.arity:
             raise wrong_arguments(row.name)
+        if 0 < row.most_words < count:
+            raise CommandError(f"ERR at most {row.most_words} words in '{row.name}'")
         service = self._service
         if service.authentication.is_required and row.name not in _UNAUTHENTICATED:
             service.authentication.need(client)

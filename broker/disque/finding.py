@@ -22,8 +22,8 @@ from ..partition.acknowledgement import acknowledged
 from ..partition.partition import Partition
 from ..queues import ShareQueue
 from ..queues.types import Ranges
+from .delivered_search import DeliveredSearch
 from .queues import JobSettings, Queues
-from .reading import find_delivered
 
 _UNACKNOWLEDGED_S: Final = 5.0  # how long a command waits for a job that is not acknowledged yet
 _MOST_NOTED: Final = 200_000  # delivered jobs whose places are kept
@@ -217,6 +217,7 @@ class Finder:
 
         ``place`` tells where a job is, by its id. ``me``: this broker.
         """
+        self._search = DeliveredSearch()
         self._place = place
         self._topics_by_id = topics_by_id
         self._me = me
@@ -331,15 +332,7 @@ class Finder:
             return Found(place, partition, queue, offset)
         for held in await self._delays.find(partition, [job.offset]):
             return Found(place, partition, queue, None, held)
-        record = await asyncio.to_thread(
-            find_delivered,
-            partition.log,
-            topic.name,
-            partition.index,
-            job.offset,
-            job.seconds * 1000,
-            partition.high_watermark,
-        )
+        record = await self._search.find(partition, job.offset, job.seconds * 1000)
         if record is None:
             return None
         self._delivered.note(job, topic.id, record.offset)

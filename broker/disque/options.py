@@ -25,6 +25,7 @@ _NUMBER: Final = re.compile(rb"-?(0|[1-9][0-9]{0,18})")
 _NO_OPTIONS: Final = JobOptions(None, 0)
 _FEW_WORDS: Final = 16  # that are remembered with what they mean
 _FEW_BYTES: Final = 256
+_LONGEST_CURSOR: Final = 64  # with zeros in front
 _CURSOR: Final = re.compile(rb"[+-]?[0-9]+")
 
 
@@ -271,7 +272,8 @@ def _set_jscan(options: ScanOptions, name: bytes, value: bytes) -> None:
 
 
 def _cursor(text: bytes) -> int:
-    if _CURSOR.fullmatch(text) is None or not -(1 << 63) <= int(text[:30]) < 1 << 64:
+    is_number = len(text) <= _LONGEST_CURSOR and _CURSOR.fullmatch(text) is not None
+    if not is_number or not -(1 << 63) <= int(text) < 1 << 64:
         raise CommandError("ERR invalid cursor or option name")
     return int(text) & ((1 << 64) - 1)  # as strtoul has it
 

@@ -1,6 +1,7 @@
 """Records of a partition's log, for those who look at jobs without taking them. For threads."""
 
 import logging
+from collections.abc import Mapping
 from typing import Final
 
 from qbus.delay import DELAYED_OFFSET, DELIVER_AT
@@ -79,25 +80,29 @@ def read_one(log: Log, topic: str, partition: int, offset: int, end: int) -> Con
 
 
 def find_delivered(
-    log: Log, topic: str, partition: int, original_offset: int, due_ms: int, end: int
-) -> ConsumerRecord | None:
-    """The record that was delayed, told ``original_offset``, and delivered at ``due_ms`` or later.
+    log: Log, topic: str, partition: int, wanted: Mapping[int, int], end: int
+) -> dict[int, ConsumerRecord]:
+    """Records that were delayed, by the offsets that their producers were told.
 
-    One that was rescheduled to an earlier time is not found. Raises ApiError.
+    ``wanted`` maps these to when they were due, in milliseconds since the Unix epoch. One that was
+    rescheduled to an earlier time is not found. Raises ApiError.
     """
-    first = log.offset_for_timestamp(due_ms)
-    offset, searched, wanted = (
-        0 if first is None else first.offset,
-        0,
-        str(original_offset).encode(),
-    )
-    while first is not None and offset < end and searched < _MOST_SEARCHED:
+    # A delivered record lies behind the delayed one.
+    left = {str(offset).encode(): offset for offset in wanted if offset < end}
+    found: dict[int, ConsumerRecord] = {}
+    if not left:
+        return found
+    first = log.offset_for_timestamp(min(wanted[offset] for offset in left.values()))
+    offset, searched = 0 if first is None else first.offset, 0
+    while left and first is not None and offset < end and searched < _MOST_SEARCHED:
         records, offset = read_some(log, topic, partition, offset, end)
         searched += READ_BYTES
         for record in records:
-            if original_of(record.headers) == wanted:
-                return record
-    return None
+            original = original_of(record.headers)
+            told = None if original is None else left.pop(original, None)
+            if told is not None:
+                found[told] = record
+    return found
 
 
 def original_of(headers: tuple[tuple[str, bytes | None], ...]) -> bytes | None:

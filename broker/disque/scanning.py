@@ -16,6 +16,7 @@ from qbus.records import ConsumerRecord
 
 from ..delay.held import HeldRecord
 from ..queues import RecordState, RecordStatus
+from ..turns import in_pieces
 from . import resp
 from .errors import CommandError
 from .finding import Found
@@ -32,10 +33,31 @@ _DELAYED_AT_ONCE: Final = 500
 _NUMBERS: Final = 1 << 20
 _PEEK_BYTES: Final = 256 * 1024
 _MOST_PEEKED_BYTES: Final = 64 << 20
+_LOOKED_AT_AT_ONCE: Final = 200
+_DESCRIBED_AT_ONCE: Final = 50
 _WIDEST: Final = 1000  # offsets that are looked at without a thought of the limit
 _ACTIVE: Final = RecordStatus.ACTIVE.value
 _BUSY_JOBS: Final = 1_000_000
 _NANOSECONDS: Final = 1_000_000  # in a millisecond
+
+
+class _Listed:
+    """A list of a reply, written as it grows."""
+
+    __slots__ = ("_parts", "count")
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self.count = 0
+
+    def add(self, value: Value) -> None:
+        """Add an element."""
+        self._parts.append(resp.encode(value))
+        self.count += 1
+
+    def data(self) -> bytes:
+        """The bytes of the list."""
+        return b"*%d\r\n%b" % (self.count, b"".join(self._parts))
 
 
 class Looker:
@@ -124,17 +146,19 @@ class Looker:
 
     # Queues
 
-    async def peek(self, queue: JobQueue, count: int) -> Value:
+    async def peek(self, queue: JobQueue, count: int) -> bytes:
         """The oldest jobs that wait to be given out, or with a negative count the newest ones."""
         most = min(abs(count), MOST_JOBS)
-        jobs: list[Value] = []
+        jobs = _Listed()
         for part in queue.parts:
-            if len(jobs) >= most:
+            if jobs.count >= most:
                 break
             find = self._newest if count < 0 else self._oldest
-            records = await find(part, most - len(jobs))
-            jobs += [[queue.name, self._id(part, one), one.value or b""] for one in records]
-        return jobs
+            records = await find(part, most - jobs.count)
+            async for some in in_pieces(records, _DESCRIBED_AT_ONCE):
+                for one in some:
+                    jobs.add([queue.name, self._id(part, one), one.value or b""])
+        return jobs.data()
 
     async def _oldest(self, part: Part, most: int) -> list[ConsumerRecord]:
         offset, end, size = self._start(part), part.partition.high_watermark, 0
@@ -142,7 +166,8 @@ class Looker:
         while offset < end and len(found) < most and size < _MOST_PEEKED_BYTES:
             records, offset = await _read(part, offset, end)
             size += _PEEK_BYTES
-            found += [record for record in records if _is_queued(part, record)]
+            async for some in in_pieces(records, _LOOKED_AT_AT_ONCE):
+                found += [record for record in some if _is_queued(part, record)]
         return found[:most]
 
     async def _newest(self, part: Part, most: int) -> list[ConsumerRecord]:
@@ -155,11 +180,12 @@ class Looker:
             while offset < end:
                 records, offset = await _read(part, offset, high_watermark)
                 size += _PEEK_BYTES
-                newest.extend(
-                    record
-                    for record in records
-                    if begin <= record.offset < end and _is_queued(part, record)
-                )
+                async for some in in_pieces(records, _LOOKED_AT_AT_ONCE):
+                    newest.extend(
+                        record
+                        for record in some
+                        if begin <= record.offset < end and _is_queued(part, record)
+                    )
             found += reversed(newest)
             end, width = begin, max(most, _WIDEST)
         return found
@@ -205,14 +231,14 @@ class Looker:
 
     async def scan_jobs(
         self, options: ScanOptions, may_see: Callable[[str], bool] | None = None
-    ) -> Value:
-        """Jobs that are not done, and the cursor to go on with; ``may_see`` as of queues.
+    ) -> bytes:
+        """The reply of JSCAN: jobs that are not done, and the cursor to go on with.
 
-        Raises CommandError, ApiError.
+        ``may_see`` as of queues. Raises CommandError, ApiError.
         """
         most = _BUSY_JOBS if options.is_busy else min(max(options.count, 1), MOST_JOBS)
         number, offset = options.cursor >> _OFFSET_BITS, options.cursor & _OFFSETS
-        found: list[Value] = []
+        found = _Listed()
         for at, queue, part in self._numbered(options.queue):
             if at < number or (may_see is not None and not may_see(queue.topic)):
                 continue
@@ -221,8 +247,8 @@ class Looker:
             if next_offset is not None:
                 if options.is_busy:
                     raise CommandError("ERR there are too many jobs for BUSYLOOP")
-                return [str(at << _OFFSET_BITS | next_offset), found]
-        return ["0", found]
+                return _scan_reply(at << _OFFSET_BITS | next_offset, found)
+        return _scan_reply(0, found)
 
     def _numbered(self, name: bytes | None) -> list[tuple[int, JobQueue, Part]]:
         """The partitions that are led here in the order of their numbers, from 1 on."""
@@ -248,23 +274,24 @@ class Looker:
         begin: int,
         options: ScanOptions,
         most: int,
-        found: list[Value],
+        found: _Listed,
     ) -> int | None:
         """Add jobs of a partition from ``begin`` on; where to go on, if there may be more."""
         if begin & _DELAYED:
             return await self._scan_delayed(queue, part, begin ^ _DELAYED, options, most, found)
         partition, offset = part.partition, max(begin, self._start(part))
         while offset < partition.high_watermark:
-            if len(found) >= most:
+            if found.count >= most:
                 return offset
             records, offset = await _read(part, offset, partition.high_watermark)
-            for record in records:
-                if len(found) >= most:
-                    return record.offset
-                job = self._scanned(queue, part, record, options)
-                if job is not None:
-                    found.append(job)
-        if len(found) >= most:
+            async for some in in_pieces(records, _DESCRIBED_AT_ONCE):
+                for record in some:
+                    if found.count >= most:
+                        return record.offset
+                    job = self._scanned(queue, part, record, options)
+                    if job is not None:
+                        found.add(job)
+        if found.count >= most:
             return _DELAYED
         return await self._scan_delayed(queue, part, 0, options, most, found)
 
@@ -275,7 +302,7 @@ class Looker:
         due: int,
         options: ScanOptions,
         most: int,
-        found: list[Value],
+        found: _Listed,
     ) -> int | None:
         """The same of delayed jobs that are due at ``due`` or later.
 
@@ -288,13 +315,14 @@ class Looker:
             *_, held = await self._service.delays.describe(part.partition, after, _DELAYED_AT_ONCE)
             if not held:
                 return None
-            for record in held:
-                if len(found) >= most and record.due > after[0]:
-                    return _DELAYED | record.due
-                after = (record.due, record.offset)
-                job = self._scanned_delayed(queue, part, record, options)
-                if job is not None:
-                    found.append(job)
+            async for some in in_pieces(held, _DESCRIBED_AT_ONCE):
+                for record in some:
+                    if found.count >= most and record.due > after[0]:
+                        return _DELAYED | record.due
+                    after = (record.due, record.offset)
+                    job = self._scanned_delayed(queue, part, record, options)
+                    if job is not None:
+                        found.add(job)
 
     def _scanned_delayed(
         self, queue: JobQueue, part: Part, held: HeldRecord, options: ScanOptions
@@ -322,6 +350,10 @@ class Looker:
         if described is None:
             return None
         return described if options.is_whole else Encoded(resp.simple(text))
+
+
+def _scan_reply(cursor: int, found: _Listed) -> bytes:
+    return resp.array([resp.bulk(str(cursor)), found.data()])
 
 
 def _matches(queue: JobQueue, options: ScanOptions) -> bool:

@@ -60,6 +60,10 @@ class Settling:
             self._left += 1
             self.told(begun, error.code, error.message)
 
+    def defer(self, texts: Sequence[bytes]) -> None:
+        """Have ``again`` finish jobs, once the others are done."""
+        self._moved += texts
+
     def reply(self) -> Reply:
         """The answer, now or later."""
         if not self._left and not self._moved:

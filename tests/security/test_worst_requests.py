@@ -7,12 +7,11 @@ sent, and their memory is measured.
 """
 
 import asyncio
-import sys
 import time
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final
 
 import pytest
 
@@ -21,6 +20,7 @@ from qbus.broker.net.connection import CloseConnection
 from qbus.broker.net.peer import Peer
 from qbus.errors import WireError
 from qbus.wire import API
+from tests.support.loop_meter import Meter
 from tests.support.worst_requests import SIZE, TABLE, TOPIC, worst_requests
 from tests.unit.broker.kafka.handlers.transaction_broker import HERE, TransactionBroker
 
@@ -30,38 +30,6 @@ MOST_CALLS: Final = 50_000
 _PLANNED_AT_ONCE: Final = 300_000
 """Of a topic of 10,000 partitions, the most that one request makes, each with its assignment."""
 _PART: Final = 50
-
-
-class Meter:
-    """Counts the calls between two ticks of the event loop."""
-
-    def __init__(self) -> None:
-        self.most = 0
-        self._calls = 0
-        self._watching: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._watching = asyncio.create_task(self._watch())
-        await asyncio.sleep(0)
-        sys.setprofile(self._count)
-        self.most = self._calls = 0
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await asyncio.sleep(0)
-        sys.setprofile(None)
-        assert self._watching is not None
-        self._watching.cancel()
-
-    def _count(self, _frame: Any, event: str, _arg: Any) -> None:
-        if event in {"call", "c_call"}:
-            self._calls += 1
-
-    async def _watch(self) -> None:
-        while True:
-            self.most = max(self.most, self._calls)
-            self._calls = 0
-            await asyncio.sleep(0)
 
 
 @pytest.fixture
