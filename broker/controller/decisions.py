@@ -98,7 +98,7 @@ class _Item:
             error = _refusal(error)
         elif not isinstance(error, ApiError):  # a defect is told to whom it concerns
             _log.error("the decision about %s failed", self.about, exc_info=error)
-        self.refuse(error)
+        self.refuse(error.with_traceback(None))  # whose frames hold the item
 
     def answer(self) -> None:
         """Answer with what was decided."""

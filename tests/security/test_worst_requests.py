@@ -7,10 +7,12 @@ sent, and their memory is measured.
 """
 
 import asyncio
+import gc
 import time
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 import pytest
@@ -19,7 +21,7 @@ from qbus.broker.kafka.dispatch import Dispatcher
 from qbus.broker.net.connection import CloseConnection
 from qbus.broker.net.peer import Peer
 from qbus.errors import WireError
-from qbus.wire import API
+from qbus.wire import API, ApiKey
 from tests.support.loop_meter import Meter
 from tests.support.worst_requests import SIZE, TABLE, TOPIC, worst_requests
 from tests.unit.broker.kafka.handlers.transaction_broker import HERE, TransactionBroker
@@ -30,6 +32,7 @@ MOST_CALLS: Final = 50_000
 _PLANNED_AT_ONCE: Final = 300_000
 """Of a topic of 10,000 partitions, the most that one request makes, each with its assignment."""
 _PART: Final = 50
+_REFUSED: Final = {ApiKey.ALTER_CONFIGS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS}
 
 
 @pytest.fixture
@@ -108,3 +111,26 @@ async def test_memory_is_in_proportion(plane: TransactionBroker) -> None:
         if peak > 100 * len(frame) + (32 << 20):
             beyond.append(told)
     assert not beyond, "\n".join(beyond)
+
+
+async def test_refusals_leave_no_garbage(plane: TransactionBroker) -> None:
+    """Errors whose tracebacks lead back to them wait for the collector, which holds the loop."""
+    dispatcher = Dispatcher(plane.broker)
+    ids = {TOPIC: plane.broker.metadata.topics[TOPIC].id}
+    for worst in worst_requests(_PART):
+        if worst.api not in _REFUSED or worst.why != "topics that do not exist":
+            continue
+        frame = worst.frame(ids)
+        await ask(dispatcher, frame)  # compiles and imports what is needed
+        gc.collect()
+        gc.disable()
+        try:
+            await ask(dispatcher, frame)
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            frames = sum(isinstance(one, FrameType) for one in gc.garbage)
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+        assert frames < 100, f"{frames} frames are garbage after {worst.title}"

@@ -117,7 +117,7 @@ async def alter(
                 name = broker_name(broker, change.name)
                 brokers[place] = ConfigChange(name, partial(change.edited, BrokerConfig))
         except ApiError as error:
-            errors[place] = error
+            errors[place] = error.with_traceback(None)  # whose frames hold this list
     for alter_some, some in (
         (broker.controller.alter_topic_configs, topics),
         (broker.controller.alter_broker_configs, brokers),
