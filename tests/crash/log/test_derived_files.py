@@ -68,7 +68,13 @@ def check(kind: str, stop: str, files: SimulatedFiles, caplog: pytest.LogCapture
     except ApiError:
         assert "corrupt data" in caplog.text
         return caplog.text
-    assert seen == sound(kind, stop)
+    expected = {**sound(kind, stop)}
+    if kind == "compacted":
+        # Of an epoch whose batches compaction removed, the log tells nothing; the next one begins
+        # where the batch before it ends. An earlier start makes followers fetch more, never less.
+        starts = {known.epoch: known.start_offset for known in expected.pop("epochs")}
+        assert all(one.start_offset <= starts[one.epoch] for one in seen.pop("epochs"))
+    assert seen == expected
     return caplog.text
 
 

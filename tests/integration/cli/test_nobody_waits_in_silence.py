@@ -49,6 +49,8 @@ ARGUMENTS = {
     "queue work": ["t", "--", "true"],
     "queue peek": ["t"],
     "queue stat": [],
+    "queue describe": ["t"],
+    "queue set": ["t", "--delivery-limit", "3"],
     "queue redrive": ["t"],
     "queue pause": ["t", "in"],
     "trace": ["t", "0", "0"],
