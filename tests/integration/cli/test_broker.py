@@ -61,7 +61,7 @@ def test_a_missing_data_directory(nobody: Qbus) -> None:
         (("-o", "num.partitions=none"), "num.partitions=none: expected a whole number"),
         (("-o", "num.partitions"), "expected key=value"),
         (("--listen", "nowhere"), "host:port"),
-        (("--listen", "127.0.0.1:99999"), "host:port"),
+        (("--listen", "127.0.0.1:99999"), "expected a port from 0 to 65535, not 99999"),
         (("--advertise", "0.0.0.0:9092"), "an address that clients can connect to"),
     ],
 )
