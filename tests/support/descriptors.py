@@ -4,6 +4,7 @@ import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 @contextmanager
@@ -11,7 +12,9 @@ def exhausted() -> Iterator[None]:
     """Let this process open no file and no socket meanwhile."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     held: list[int] = []
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
+    # Closing a descriptor above the limit would make no room.
+    highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, highest + 2), hard))
     try:
         while True:
             try:
