@@ -137,11 +137,11 @@ def _due_state(
 
 
 def leaderless_partitions(metadata: MetadataCache) -> int:
-    """Count the partitions without a live leader."""
+    """Count the partitions without a live leader. For any thread."""
     live = metadata.brokers
     return sum(
         partition.leader not in live
-        for topic in metadata.topics.values()
+        for topic in list(metadata.topics.values())
         for partition in topic.partitions
     )
 

@@ -196,8 +196,8 @@ class InternalLog(PartitionListener[Partition], Generic[M]):
         return self.partition_for(key) in self._shards
 
     def shards(self) -> Iterator[Shard[M]]:
-        """The shards that are loaded here."""
-        return iter([shard for shard in self._shards.values() if shard.is_ready])
+        """The shards that are loaded here. For any thread."""
+        return iter([shard for shard in list(self._shards.values()) if shard.is_ready])
 
     def machines(self) -> Iterator[M]:
         """Their states. Do not change them."""
@@ -205,8 +205,8 @@ class InternalLog(PartitionListener[Partition], Generic[M]):
 
     @property
     def loading(self) -> int:
-        """How many shards are being loaded."""
-        return len(self._shards) - sum(shard.is_ready for shard in self._shards.values())
+        """How many shards are being loaded. For any thread."""
+        return sum(not shard.is_ready for shard in list(self._shards.values()))
 
     # What happens to the partitions
 

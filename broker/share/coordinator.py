@@ -242,13 +242,13 @@ class ShareCoordinator:
             self._forget(group_id)
 
     def states(self) -> Counter[ShareGroupState]:
-        """Number of groups in memory, by state."""
-        return Counter(group.state for group in self._groups.values())
+        """Number of groups in memory, by state. For any thread."""
+        return Counter(group.state for group in list(self._groups.values()))
 
     @property
     def members(self) -> int:
-        """Number of members of all groups of this broker."""
-        return sum(len(group.members) for group in self._groups.values())
+        """Number of members of all groups of this broker. For any thread."""
+        return sum(len(group.members) for group in list(self._groups.values()))
 
     def follow(self, events: Sequence[Event]) -> None:
         """Take in what changed in the cluster."""

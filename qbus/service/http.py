@@ -36,6 +36,9 @@ REQUEST_S: Final = 10.0
 RESPONSE_S: Final = 60.0
 """How long it may take to receive the response."""
 
+MAX_SENDING: Final = 64 << 20
+"""How many bytes of responses wait for their clients at most; one response may have more."""
+
 _BACKLOG: Final = 128
 _AT_ONCE: Final = 2  # pages that are made
 _ACCEPT_AGAIN_S: Final = 0.1
@@ -214,6 +217,7 @@ class PageServer:
         self._max_connections = max_connections or min(MAX_CONNECTIONS, limit() // 16 + 1)
         self._spare = SpareDescriptor()
         self._asking: dict[asyncio.Task[None], str] = {}  # and from where; the oldest first
+        self._sending: dict[asyncio.Task[None], int] = {}  # and how many bytes; the oldest first
         self._tasks: set[asyncio.Task[None]] = set()
         self._rendering = asyncio.Semaphore(_AT_ONCE)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -301,6 +305,7 @@ class PageServer:
         connection.close()  # it may have been cancelled before it began
         self._tasks.discard(task)
         self._asking.pop(task, None)
+        self._sending.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.debug("a connection for metrics has failed: %s", error)
 
@@ -313,8 +318,12 @@ class PageServer:
                 patience.reschedule(None)
             self._no_longer_asking()
             answer = await self._answer(request, self._caller(request, host, writer))
+            data = answer.encode(with_body=request.method != "HEAD")
+            del answer
+            self._make_room_for(len(data))
+            writer.write(data)
+            del data  # the transport has copied what is not sent yet
             async with asyncio.timeout(RESPONSE_S):
-                writer.write(answer.encode(with_body=request.method != "HEAD"))
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
@@ -332,6 +341,18 @@ class PageServer:
         task = asyncio.current_task()
         if task is not None:
             self._asking.pop(task, None)
+
+    def _make_room_for(self, size: int) -> None:
+        """Count a response of ``size`` bytes; beyond the limit, drop those that take longest."""
+        task = asyncio.current_task()
+        assert task is not None
+        others = sum(self._sending.values())
+        while self._sending and others + size > MAX_SENDING:
+            oldest = next(iter(self._sending))
+            others -= self._sending.pop(oldest)
+            oldest.cancel()
+            _log.warning("a response with metrics is dropped: clients read them too slowly")
+        self._sending[task] = size
 
     async def _open(
         self, connection: socket.socket

@@ -96,7 +96,10 @@ def render(registry: Any, request: Request) -> Response:
         return Response(HTTPStatus.BAD_REQUEST)
     if target.path == "/favicon.ico":
         return Response(HTTPStatus.OK)
-    encode, kind = choose_encoder(request.headers.get("accept", ""))
+    try:
+        encode, kind = choose_encoder(request.headers.get("accept", ""))
+    except TypeError:  # it cannot compare a version that is no number
+        encode, kind = choose_encoder("")
     body = encode(_Only(registry, frozenset(wanted)) if wanted else registry)
     headers = {"Content-Type": kind}
     if _takes_gzip(request.headers.get("accept-encoding", "")):

@@ -1,10 +1,17 @@
 """What the broker counts, as Prometheus reads it."""
 
+from collections.abc import Callable
 from time import perf_counter
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from qbus.broker.controller import leaderless_partitions
+from qbus.broker.internal_logs import InternalLog
 from qbus.broker.metrics import OTHERS, BoundedNames, Metrics
+from qbus.broker.share import ShareCoordinator
 from qbus.metadata.store import Timings
 from qbus.wire import ApiKey
 
@@ -69,3 +76,41 @@ def test_names_beyond_the_bound_share_a_label_until_others_go() -> None:
     assert [names.label(name) for name in "abcab"] == ["a", "b", OTHERS, "a", "b"]
     names.keep({"b", "c"})
     assert [names.label(name) for name in "cba"] == ["c", "b", OTHERS]
+
+
+class Changing:
+    """A part of the broker beside which another one appears whenever it is read."""
+
+    def __init__(self, beside: dict[object, Any]) -> None:
+        self._beside = beside
+        beside[self] = self
+
+    def _read(self) -> list[Any]:
+        Changing(self._beside)
+        return []
+
+    partitions = members = state = is_ready = property(lambda self: tuple(self._read()))
+
+
+_members: Any = ShareCoordinator.members
+_loading: Any = InternalLog.loading
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        lambda parts: leaderless_partitions(SimpleNamespace(topics=parts, brokers={})),  # type: ignore[arg-type]
+        lambda parts: ShareCoordinator.states(SimpleNamespace(_groups=parts)),  # type: ignore[arg-type]
+        lambda parts: _members.fget(SimpleNamespace(_groups=parts)),
+        lambda parts: list(InternalLog.shards(SimpleNamespace(_shards=parts))),  # type: ignore[arg-type]
+        lambda parts: _loading.fget(SimpleNamespace(_shards=parts)),
+    ],
+    ids=["partitions", "share groups", "their members", "shards", "shards that are loaded"],
+)
+def test_parts_that_change_while_a_thread_counts_them(
+    count: Callable[[dict[object, Any]], object],
+) -> None:
+    parts: dict[object, Any] = {}
+    Changing(parts)
+    count(parts)
+    assert len(parts) == 2
