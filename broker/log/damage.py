@@ -81,13 +81,12 @@ def extent(
     behind what the bad header claims. Raises OSError.
     """
     start = Place(bad.offset, bad.position)
-    position = bad.position if _is_behind_gap(file, bad, size, following) else None
-    if position is None:
-        position = next_batch(file, bad.position, size, bad.offset)
-    if position is not None:
-        base_offset = read_header(file.read_at(position, HEADER_SIZE)).base_offset
-        if following is None or base_offset < following:
-            return DamagedRange(start, Place(base_offset, position), bad.problem, since_ms)
+    if _is_behind_gap(file, bad, size, following):
+        good: Place | None = _place_at(file, bad.position)
+    else:
+        good = next_place(file, start, size)
+    if good is not None and (following is None or good.offset < following):
+        return DamagedRange(start, good, bad.problem, since_ms)
     if following is None:
         following = max(_claimed_end(file, bad, size), at_least)
     return DamagedRange(start, Place(following, size), bad.problem, since_ms)
@@ -118,6 +117,17 @@ def _is_behind_gap(file: File, bad: BadBatch, size: int, following: int | None) 
         return following == claimed.last_offset + 1
     after = claimed_header(file, behind, size)
     return after is not None and after.base_offset == claimed.last_offset + 1
+
+
+def next_place(file: File, start: Place, end: int) -> Place | None:
+    """Where the first good batch behind ``start`` begins, before ``end``. Raises OSError."""
+    position = next_batch(file, start.position, end, start.offset)
+    return None if position is None else _place_at(file, position)
+
+
+def _place_at(file: File, position: int) -> Place:
+    """The place of the batch that begins at ``position``. Raises OSError."""
+    return Place(read_header(file.read_at(position, HEADER_SIZE)).base_offset, position)
 
 
 def next_batch(file: File, position: int, end: int, offset: int) -> int | None:

@@ -9,10 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
 
-from qbus.records import HEADER_SIZE, read_header
-
 from .config import LogConfig
-from .damage import DamagedRange, next_batch
+from .damage import DamagedRange, next_place
 from .files import PASSING
 from .health import Corruption
 from .manifest import MANIFEST, Manifest, SegmentFiles
@@ -240,10 +238,10 @@ class _Boundaries:
                     place = Place(placed.next_offset, placed.end)
                     yield placed
             except BadBatch as bad:
-                good = next_batch(segment.file, bad.position, segment.size, bad.offset)
+                start = Place(bad.offset, bad.position)
+                good = next_place(segment.file, start, segment.size)
                 if good is None:
                     return
-                header = read_header(segment.file.read_at(good, HEADER_SIZE))
-                place = Place(header.base_offset, good)
+                place = good
             else:
                 return

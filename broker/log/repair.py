@@ -8,9 +8,9 @@ leaves the same batch bad, or repaired.
 
 from typing import NamedTuple
 
-from qbus.records import HEADER_SIZE, CorruptBatch, read_header
+from qbus.records import CorruptBatch
 
-from .damage import DamagedRange, next_batch, range_of
+from .damage import DamagedRange, next_place, range_of
 from .files import write_all
 from .following import walk
 from .health import Corruption
@@ -66,10 +66,7 @@ class BatchRepair:
                 state.repaired(offset, end_offset)
                 return None
             start = Place(bad.offset, bad.position)
-            position = next_batch(segment.file, start.position, end.position, start.offset)
-            if position is not None:
-                header = read_header(segment.file.read_at(position, HEADER_SIZE))
-                end = Place(header.base_offset, position)
+            end = next_place(segment.file, start, end.position) or end
         except OSError as error:
             raise state.health.judge(f"read {segment.path}", error) from error
         return Damage(segment, start, end)

@@ -2,9 +2,9 @@
 
 import logging
 
-from qbus.records import HEADER_SIZE, CorruptBatch, read_header
+from qbus.records import CorruptBatch
 
-from .damage import next_batch
+from .damage import next_place
 from .health import Corruption
 from .recovery import check_epoch
 from .scan import BadBatch, Place, scan
@@ -112,19 +112,10 @@ class Scrubber:
         except CorruptBatch:
             pass
         try:
-            return _next_place(segment, start, end)
+            return next_place(segment.file, start, end.position) or end
         except OSError as error:
             excuse = self._state.excuse(segment, error)
             if excuse is not None:
                 raise excuse from error
             self._state.report(Corruption(segment.path, start.position, start.offset, str(error)))
             return end
-
-
-def _next_place(segment: LogSegment, start: Place, end: Place) -> Place:
-    """Where the first good batch behind ``start`` begins, or ``end``. Raises OSError."""
-    position = next_batch(segment.file, start.position, end.position, start.offset)
-    if position is None:
-        return end
-    header = read_header(segment.file.read_at(position, HEADER_SIZE))
-    return Place(header.base_offset, position)
