@@ -184,7 +184,8 @@ _CUTS: Final[dict[int, tuple[Cut, ...]]] = {
             (
                 (Level("deletions", ("name",), "results"),),
                 (Level("upsertions", ("name",), "results"),),
-            )
+            ),
+            size=PIECE // 4,
         ),
     ),
     ApiKey.UPDATE_FEATURES: (_flat("feature_updates", ("feature",), "results"),),
