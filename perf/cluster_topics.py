@@ -3,6 +3,7 @@
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from perf import quiet
 from perf.cluster import memory_per_broker
 from perf.report import Figure
 from perf.servers import MEMORY, Cluster, both_clusters
@@ -40,7 +41,7 @@ def run(rounds: int, scale: float) -> list[Figure]:
 
 def _measure(cluster: Cluster, count: int) -> list[float]:
     names = [f"many-{number:04d}" for number in range(count)]
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin = AdminClient(quiet.at(cluster.bootstrap))
     view = View(cluster.brokers)
     broker = cluster.brokers[_NODE]
 

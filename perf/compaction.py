@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from perf import rdkafka
+from perf import quiet, rdkafka
 from perf.peers import kafka
 from perf.report import Figure
 from tests.support.broker_process import BrokerProcess
@@ -120,7 +120,7 @@ def _set_lag(bootstrap: str, ms: int) -> None:
 
     lag = ConfigEntry("min.compaction.lag.ms", str(ms), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, "table", incremental_configs=[lag])
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(quiet.at(bootstrap))
     for done in admin.incremental_alter_configs([resource]).values():
         done.result(60)
 
@@ -142,7 +142,7 @@ def fill(bootstrap: str, count: int, keys: int, codec: str) -> None:
 
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **quiet.at(bootstrap),
             "compression.type": codec,
             "linger.ms": 20,
             "batch.num.messages": 1000,

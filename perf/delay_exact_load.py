@@ -10,6 +10,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from perf import quiet
+
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
@@ -58,7 +60,7 @@ def send(bootstrap: str, load: Load) -> dict[str, float]:
 
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **quiet.at(bootstrap),
             "linger.ms": 20,
             "batch.size": 1_000_000,
             "queue.buffering.max.messages": 2_000_000,
@@ -139,7 +141,7 @@ def read(bootstrap: str, load: Load) -> dict[str, float]:
     """Read what is due, and a second longer; see :meth:`Audit.result`."""
     from confluent_kafka import Consumer, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "audit"})
+    consumer = Consumer({**quiet.at(bootstrap), "group.id": "audit"})
     consumer.assign([TopicPartition(load.topic, index, 0) for index in range(load.partitions)])
     audit = Audit(load)
     # On a busy machine they come late: they are missing when no more come.

@@ -13,6 +13,8 @@ from typing import Any
 
 import psutil
 
+from perf import quiet
+
 PARTITIONS = 3
 _PATIENCE_S = 120.0
 
@@ -48,7 +50,7 @@ def load(
     dues = [start + random.Random(number).randrange(spread_ms) for number in range(count)]
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **quiet.at(bootstrap),
             "linger.ms": 20,
             "batch.size": 1_000_000,
             "queue.buffering.max.messages": 2_000_000,
@@ -91,7 +93,7 @@ def _ends(bootstrap: str, topic: str) -> list[int]:
     """Where each partition ends for consumers."""
     from confluent_kafka import Consumer, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "perf"})
+    consumer = Consumer({**quiet.at(bootstrap), "group.id": "perf"})
     places = [TopicPartition(topic, index) for index in range(PARTITIONS)]
     ends = [consumer.get_watermark_offsets(place, timeout=30)[1] for place in places]
     consumer.close()
@@ -101,7 +103,7 @@ def _ends(bootstrap: str, topic: str) -> list[int]:
 def _lateness(bootstrap: str, topic: str, count: int, starts: list[int]) -> dict[str, float]:
     from confluent_kafka import Consumer, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "perf"})
+    consumer = Consumer({**quiet.at(bootstrap), "group.id": "perf"})
     consumer.assign([TopicPartition(topic, index, at) for index, at in enumerate(starts)])
     late: list[float] = []
     deadline = time.monotonic() + _PATIENCE_S

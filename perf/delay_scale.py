@@ -11,7 +11,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from perf import delay_load, rdkafka
+from perf import delay_load, quiet, rdkafka
 from perf.delay_load import PARTITIONS
 from perf.report import Figure
 from perf.servers import MEMORY, resident_mb
@@ -187,7 +187,7 @@ def _await_replicas(cluster: QbusCluster, topic: str) -> None:
 
 def _send_due(bootstrap: str, topic: str, partitions: Sequence[int], after_ms: int) -> int:
     """Have a record held back in each of these partitions; when they are due, in milliseconds."""
-    producer = Producer({"bootstrap.servers": bootstrap})
+    producer = Producer(quiet.at(bootstrap))
     producer.list_topics(topic, timeout=30)
     due = time.time_ns() // 1_000_000 + after_ms
     for partition in partitions:
@@ -203,9 +203,8 @@ class _Reader:
     def __init__(self, bootstrap: str, topic: str, partitions: Sequence[int]) -> None:
         self._consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap,
+                **quiet.at(bootstrap),
                 "group.id": "perf",
-                "log_level": 2,  # a broker that is gone is what is asked for
                 "reconnect.backoff.ms": 10,
                 "reconnect.backoff.max.ms": 50,
                 "retry.backoff.ms": 10,

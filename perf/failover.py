@@ -4,6 +4,7 @@ import time
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from perf import quiet
 from perf.cluster import create_replicated
 from perf.report import Figure
 from perf.servers import MEMORY, Cluster, Setup, both_clusters
@@ -65,9 +66,7 @@ class _Sending:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.acknowledged = 0.0
         self._topic = topic
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "log_level": 2}
-        )
+        self._producer = Producer({**quiet.at(bootstrap), "acks": "all", "linger.ms": 0})
 
     def send(self) -> bool:
         """Send one; always true."""

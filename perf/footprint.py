@@ -4,7 +4,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from perf import rdkafka
+from perf import quiet, rdkafka
 from perf.peers import kafka
 from perf.report import Figure
 from perf.servers import MEMORY, both, resident_mb
@@ -41,7 +41,7 @@ def _first_record(server: ServerProcess) -> tuple[float, float]:
     started = time.perf_counter()
     server.start()
     answered = time.perf_counter() - started
-    producer = Producer({"bootstrap.servers": server.bootstrap, "acks": "all", "linger.ms": 0})
+    producer = Producer({**quiet.at(server.bootstrap), "acks": "all", "linger.ms": 0})
     producer.produce("first", b"record", on_delivery=lambda error, _: done.append(error))
     while not done:
         producer.poll(0.001)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from perf import quiet
 from perf.load_process import LoadFailedError, LoadProcess
 
 _CHUNK = 1000
@@ -87,7 +88,7 @@ def create_topic(
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(quiet.at(bootstrap))
     admin.create_topics([NewTopic(topic, partitions, replicas, config=config)])[topic].result(60)
 
 
@@ -95,7 +96,7 @@ def delete_topic(bootstrap: str, topic: str) -> None:
     """Delete ``topic``."""
     from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(quiet.at(bootstrap))
     admin.delete_topics([topic])[topic].result(60)
 
 
@@ -103,7 +104,7 @@ def end_offset(bootstrap: str, topic: str, partitions: int = 1) -> int:
     """The sum of the ends of the topic's first partitions."""
     from confluent_kafka import Consumer, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "perf"})
+    consumer = Consumer({**quiet.at(bootstrap), "group.id": "perf"})
     ends = [
         consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=30)[1]
         for index in range(partitions)
@@ -136,7 +137,7 @@ def produce(
 
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **quiet.at(bootstrap),
             "acks": acks,
             "compression.type": compression,
             "queue.buffering.max.messages": 500_000,
@@ -172,10 +173,9 @@ def transact(bootstrap: str, topic: str, records: int, size: int, seconds: float
 
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **quiet.at(bootstrap),
             "transactional.id": f"{topic}-{records}",
             "linger.ms": 0,
-            "log_level": 2,
         }
     )
     producer.init_transactions(60)
@@ -207,7 +207,7 @@ def consume(
 
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **quiet.at(bootstrap),
             "group.id": "perf",
             "enable.auto.commit": False,
             "queued.max.messages.kbytes": 1 << 20,
@@ -244,7 +244,7 @@ def latency(
 
     count = int(rate * seconds)
     taken: list[float] = []
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "perf"})
+    consumer = Consumer({**quiet.at(bootstrap), "group.id": "perf"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     consumer.consume(1, 0.5)
 
@@ -258,7 +258,7 @@ def latency(
 
     reader = threading.Thread(target=read)
     reader.start()
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": acks})
+    producer = Producer({**quiet.at(bootstrap), "acks": acks})
     producer.list_topics(topic, timeout=30)
     padding = b" " * (size - 20)
     start = time.perf_counter()

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from perf import quiet
 from perf.load_process import LoadProcess
 
 SESSION_MS = 6_000
@@ -127,12 +128,11 @@ def _consume(members: _Members, name: str) -> None:
     session = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
     consumer = ck.Consumer(
         {
-            "bootstrap.servers": members.bootstrap,
+            **quiet.at(members.bootstrap),
             "group.id": members.topic,
             "client.id": name,
             "group.protocol": members.protocol,
             "auto.offset.reset": "latest",
-            "log_level": 2,
             **(session if members.protocol == "classic" else {}),
         }
     )

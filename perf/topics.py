@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from perf import quiet
 from perf.report import Figure
 from perf.servers import MEMORY, both, both_clusters
 from tests.support.cluster_view import View
@@ -93,7 +94,7 @@ class _TopicLoad:
         self._replicas = len(brokers)
         self._view = View(brokers)
         self._bootstrap = bootstrap
-        config = {"bootstrap.servers": bootstrap, "socket.timeout.ms": int(PATIENCE * 1000)}
+        config = {**quiet.at(bootstrap), "socket.timeout.ms": int(PATIENCE * 1000)}
         self._admins = [AdminClient(config) for _ in range(CLIENTS)]
         for admin in self._admins:
             admin.list_topics(timeout=PATIENCE)
@@ -141,7 +142,7 @@ class _TopicLoad:
         """Send a record to each; return those that a fresh client was not told of."""
         unknown: list[tuple[str, int]] = []
         failed: list[object] = []
-        producer = Producer({"bootstrap.servers": self._bootstrap, "acks": "all", "linger.ms": 0})
+        producer = Producer({**quiet.at(self._bootstrap), "acks": "all", "linger.ms": 0})
 
         def heard(error: KafkaError | None, message: Message) -> None:
             if error is None:

@@ -18,6 +18,7 @@ from types import FrameType
 
 from confluent_kafka import Producer
 
+from perf import quiet
 from qbus.cli.root import qbus
 from tests.support.ports import free_port
 
@@ -70,7 +71,7 @@ def _drive(port: int, files: Files) -> None:
     files.client = threading.get_ident()
     sys.setprofile(None)
     time.sleep(1.5)
-    options = {"bootstrap.servers": f"127.0.0.1:{port}", "linger.ms": 0, "enable.idempotence": True}
+    options = {**quiet.at(f"127.0.0.1:{port}"), "linger.ms": 0, "enable.idempotence": True}
     producer = Producer(options)
 
     def produce() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Producer
 
-from perf import rdkafka
+from perf import quiet, rdkafka
 from perf.report import Figure
 from tests.support.broker_process import BrokerProcess
 from tests.support.workers_process import WorkersProcess
@@ -49,7 +49,7 @@ def _measure(broker: BrokerProcess, partitions: int) -> tuple[float, float]:
     started = time.perf_counter()
     broker.start()
     rdkafka.create_topic(broker.bootstrap, "first", partitions)
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", "linger.ms": 0})
+    producer = Producer({**quiet.at(broker.bootstrap), "acks": "all", "linger.ms": 0})
     for index in range(partitions):
         producer.produce(
             "first", b"record", partition=index, on_delivery=lambda error, _: errors.append(error)

@@ -13,7 +13,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from perf import forms
+from perf import forms, quiet
 from perf.forms import SHARING
 from perf.sdk_client import BATCH_BYTES, BUFFER_BYTES, PATIENCE, Load
 
@@ -130,9 +130,7 @@ def poll_form(load: Load) -> None:
 
 def _poll_shared(load: Load, volume_of: Callable[..., int]) -> None:
     """``poll`` as a member of a share group, which accepts what the poll before returned."""
-    consumer = ShareConsumer(
-        {"bootstrap.servers": load.bootstrap, "group.id": load.group, "log_level": 2}
-    )
+    consumer = ShareConsumer({**quiet.at(load.bootstrap), "group.id": load.group})
     consumer.subscribe([load.topic])
     deadline = time.monotonic() + PATIENCE
     while not (first := consumer.poll(1.0)) and time.monotonic() < deadline:
@@ -207,7 +205,7 @@ def _producer(load: Load) -> Producer:
     transactional = {"transactional.id": load.topic} if form.per_transaction else {}
     producer = Producer(
         {
-            "bootstrap.servers": load.bootstrap,
+            **quiet.at(load.bootstrap),
             "acks": form.acks,
             "enable.idempotence": form.acks == "all",
             "linger.ms": load.linger_ms,
@@ -229,7 +227,7 @@ def _producer(load: Load) -> Producer:
 def _consumer(load: Load) -> Consumer:
     consumer = Consumer(
         {
-            "bootstrap.servers": load.bootstrap,
+            **quiet.at(load.bootstrap),
             "group.id": load.group or "perf",
             "enable.auto.commit": bool(load.group),
             "auto.offset.reset": "earliest",
