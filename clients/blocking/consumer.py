@@ -70,6 +70,7 @@ class Consumer:
                 patience.restart()
                 yield records
                 self._thread.give_way()
+        client._coordinator.timed_out()
 
     def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[PartitionRecords]:
         limit = limit_of(max_records, self._client._options.max_poll_records)

@@ -333,6 +333,7 @@ class Consumer:
             for records in records_of(cursors, self._iterated_records, ends):
                 patience.restart()
                 yield records
+        self._coordinator.timed_out()
 
     async def _open_cursors(
         self, timeout: float = LOOK_AROUND, enough: int = ENOUGH

@@ -15,6 +15,7 @@ from qbus.service.backoff import Backoff
 from ..committed import NO_MEMBER, Membership, fetch_committed
 from ..errors import NoOffset
 from ..group.commits import Commits
+from ..group.early_end import EarlyEnd
 from ..group.options import GroupOptions
 from ..group.rebalance import Rebalance
 from ..group.reconciliation import Reconciliation
@@ -61,11 +62,18 @@ class ConsumerCoordinator:
         self._backoff = Backoff()
         self._refresh_at = 0.0
         self._commit_at = time.monotonic() + (options.auto_commit or 0)
+        name = "" if group is None else group.group
+        self._early_end = EarlyEnd(f"group {name}", options.consumer_timeout)
 
     @property
     def membership(self) -> Membership:
         """The member and generation that commits are made as."""
         return self._rebalance.state.membership if self._rebalance is not None else NO_MEMBER
+
+    def timed_out(self) -> None:
+        """Iterating ended: log so if the group had not assigned partitions by then."""
+        if self._rebalance is not None and self._rebalance.state.phase is not Phase.STABLE:
+            self._early_end.log()
 
     # Subscription.
 

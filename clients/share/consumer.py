@@ -14,6 +14,7 @@ from qbus.records.arrow_buffers import import_pyarrow
 from qbus.records.bounds import MAX_RECORDS_SIZE
 from qbus.records.codec import AsyncRuns, HeldItems
 
+from ..group.early_end import EarlyEnd
 from ..net.cluster import Cluster
 from ..producer.delays import milliseconds_of
 from ..security import SecurityOptions, security_of
@@ -165,6 +166,7 @@ class ShareConsumer:
         self._membership = ShareMembership(
             self._cluster, self._options, self.member_id, self._sessions.assign, self._changed
         )
+        self._early_end = EarlyEnd(f"share group {group}", self._options.consumer_timeout)
         self._run = 1
         self._run_began = 0.0
         self._is_watched = False  # so that it is noticed soon how far a loop is
@@ -318,8 +320,12 @@ class ShareConsumer:
         while True:
             left = LOOK_AROUND if ends is None else min(LOOK_AROUND, ends - time.monotonic())
             taken = await self._poll(left, lambda: self._take_runs(most), most)
-            if taken or (ends is not None and time.monotonic() >= ends):
-                return bool(taken)
+            if taken:
+                return True
+            if ends is not None and time.monotonic() >= ends:
+                if self._membership.is_joining:
+                    self._early_end.log()
+                return False
 
     async def _poll(
         self, timeout: float, take: Callable[[], list[T]], limit: int | None = None

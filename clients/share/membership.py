@@ -64,6 +64,11 @@ class ShareMembership:
         self._task: asyncio.Task[None] | None = None
         self._soon = asyncio.Event()
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether the group has not taken the member in yet."""
+        return self._epoch == _JOINING
+
     def polled(self) -> None:
         """Note a poll: join, unless this is a member."""
         self._polled_at = time.monotonic()

@@ -324,3 +324,33 @@ async def test_one_string_is_not_a_list_of_topics() -> None:
 def test_options_that_cannot_work(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Consumer("127.0.0.1:1", group="g", **options)
+
+
+async def _stalled(_: object) -> Any:
+    await asyncio.sleep(3600)
+
+
+async def test_iterating_that_ends_before_the_group_formed_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with FakeBroker({"t": 1}) as broker:
+        FakeGroup(broker)
+        broker.handlers[ApiKey.JOIN_GROUP] = _stalled
+        store(broker, numbers(3))
+        async with member(broker, consumer_timeout_ms=50) as consumer:
+            assert [record async for record in consumer] == []
+            assert [record async for record in consumer] == []
+    (said,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert said.startswith("consumer_timeout_ms=50 ended before group g had assigned partitions")
+    assert "group.initial.rebalance.delay.ms" in said
+
+
+async def test_iterating_that_ends_at_the_end_of_the_log_says_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with FakeBroker({"t": 1}) as broker:
+        FakeGroup(broker)
+        store(broker, numbers(3))
+        async with member(broker, consumer_timeout_ms=500) as consumer:
+            assert [record.value async for record in consumer] == [b"0", b"1", b"2"]
+    assert caplog.messages == []

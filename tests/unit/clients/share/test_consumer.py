@@ -206,6 +206,23 @@ async def test_a_loop_ends_when_nothing_comes_for_long_enough() -> None:
         assert group.offsets(ACCEPT) == [0, 1, 2]
 
 
+async def test_a_loop_that_ends_before_the_group_took_the_member_in_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with shared() as (broker, group):
+        broker.handlers[ApiKey.SHARE_GROUP_HEARTBEAT] = _stalled
+        async with consumer_of(broker, consumer_timeout_ms=50) as consumer:
+            group.store(numbers(3))
+            assert [record async for record in consumer] == []
+            assert [record async for record in consumer] == []
+    (said,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert said.startswith("consumer_timeout_ms=50 ended before share group g had assigned")
+
+
+async def _stalled(_: object) -> Any:
+    await asyncio.sleep(3600)
+
+
 async def test_leaving_accepts_what_was_returned_and_gives_back_the_rest() -> None:
     async with shared() as (broker, group):
         async with consumer_of(broker) as consumer:
