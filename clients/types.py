@@ -115,7 +115,10 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic; its partitions in order of their index."""
+    """A topic; its partitions in order of their index.
+
+    ``is_internal``: it is one of Kafka's own, or one that clients of Qbus keep their state in.
+    """
 
     name: str
     topic_id: UUID

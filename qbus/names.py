@@ -25,6 +25,9 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 """The topics of the system's own, as Kafka names them: clients read them and never write."""
 
+OWN_TOPICS_PREFIX = "__qbus_"
+"""What the names of topics begin with that clients of Qbus keep their state in."""
+
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 _IDC = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _EMPTY = "%"  # no percent-encoded text is a lone %

@@ -10,7 +10,7 @@ from typing import Protocol
 from uuid import UUID
 
 from qbus.errors import ApiError, ErrorCode
-from qbus.names import check_topic_name
+from qbus.names import OWN_TOPICS_PREFIX, check_topic_name
 from qbus.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 from ..errors import api_error
@@ -194,7 +194,7 @@ def describe(topic: MetadataResponseTopic) -> TopicDescription:
     return TopicDescription(
         name=topic.name or "",
         topic_id=UUID(bytes=topic.topic_id),
-        is_internal=topic.is_internal,
+        is_internal=topic.is_internal or (topic.name or "").startswith(OWN_TOPICS_PREFIX),
         partitions=tuple(
             PartitionDescription(
                 index=partition.partition_index,

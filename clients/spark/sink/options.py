@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from qbus.names import OWN_TOPICS_PREFIX
 from qbus.records import Compression
 
 from ..cluster_options import CLUSTER_OPTIONS, ClusterOptions
@@ -30,7 +31,7 @@ SINK_OPTIONS = (
 )
 """The names of all options of the sink."""
 
-STAGING_TOPIC = "__qbus_spark_staging"
+STAGING_TOPIC = f"{OWN_TOPICS_PREFIX}spark_staging"
 _CODECS = tuple(codec.name.lower() for codec in Compression)
 _MIB = 1024 * 1024
 _LONGEST_MS = 900_000

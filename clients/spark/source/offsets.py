@@ -4,7 +4,7 @@ The format is that of Spark's Kafka connector, ``{"topic": {"0": 23}}``, with mo
 names no topic can have:
 
 ``#ids``    the id of each topic: one deleted and created again has another
-``#query``  the id of the query, for the name of its consumer group
+``#query``  the name of the query, for that of its consumer group
 ``#begin``  only in the end offset of a query's first batch: where that batch began. If the query
             stops before the batch is done, Spark asks for the initial offset again; the answer
             "latest" would then skip records of the batch.

@@ -29,6 +29,7 @@ from .positions import refuse_ending, starting
 _LOSS_CONFIRMED = 3.0
 """Seconds after which apparent data loss is real; right after a fail-over brokers may lag."""
 _PAUSE = 0.3
+_RANDOM_DIGITS = 8
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -59,7 +60,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._driver_now.check_all_there(logs)
             positions = self._driver_now.resolve(self._starting, logs)
             ids = {partition.topic: log.topic_id for partition, log in logs.items()}
-            self._initial = QueryOffsets(uuid.uuid4().hex, ids, positions, begin=positions)
+            self._initial = QueryOffsets(self._new_name(), ids, positions, begin=positions)
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -130,6 +131,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._driver.close()
 
     # Planning.
+
+    def _new_name(self) -> str:
+        """A name of a new query, for its consumer group: what it reads, and random digits."""
+        return f"{self._options.subscription.label}-{uuid.uuid4().hex[:_RANDOM_DIGITS]}"
 
     @property
     def _driver_now(self) -> Driver:

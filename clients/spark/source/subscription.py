@@ -10,6 +10,9 @@ from ..options import OptionError, Options
 
 SUBSCRIPTION_OPTIONS = ("assign", "subscribe", "subscribePattern")
 
+_LABEL = 60
+"""The most characters of a topic's name in a label."""
+
 
 @dataclass(frozen=True)
 class Subscription:
@@ -44,6 +47,14 @@ class Subscription:
         except re.error as error:
             raise OptionError(name, value, f"not a regular expression: {error}") from None
         return cls(None, pattern=value)
+
+    @property
+    def label(self) -> str:
+        """A short name of what is read, for people: ``orders``, ``orders-and-2``, ``pattern``."""
+        if self.names is None:
+            return "pattern"
+        first, *others = self.names
+        return f"{first[:_LABEL]}-and-{len(others)}" if others else first[:_LABEL]
 
     def select(self, topics: Iterable[TopicDescription]) -> list[TopicPartition]:
         """The partitions to read among ``topics``; a pattern must match the whole name."""

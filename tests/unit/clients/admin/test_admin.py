@@ -3,6 +3,7 @@
 import pytest
 
 from qbus.clients import Admin, ConfigKind, ConfigSource, GroupOffset
+from qbus.clients.spark.sink.options import STAGING_TOPIC
 from qbus.clients.types import TopicPartition
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire import ApiKey
@@ -251,6 +252,14 @@ async def test_topics_are_listed_without_the_internal_ones() -> None:
             everything = await admin.list_topics(internal=True)
             assert [topic.name for topic in everything] == ["__internal", "a", "b"]
             assert [len(topic.partitions) for topic in everything] == [1, 2, 1]
+
+
+async def test_topics_that_clients_of_qbus_keep_their_state_in_are_internal() -> None:
+    topics = {"a": 1, STAGING_TOPIC: 1, "__qbusy": 1}
+    async with FakeBroker(topics) as broker, Admin(broker.bootstrap) as admin:
+        assert [topic.name for topic in await admin.list_topics()] == ["__qbusy", "a"]
+        everything = await admin.list_topics(internal=True)
+        assert [topic.name for topic in everything if topic.is_internal] == [STAGING_TOPIC]
 
 
 @pytest.mark.parametrize(

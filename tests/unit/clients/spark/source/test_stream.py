@@ -1,5 +1,6 @@
 """Planning of micro-batches, over a cluster that is made up."""
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -245,6 +246,12 @@ def test_the_offsets_of_a_query_are_committed_to_its_group() -> None:
     assert FakeDriver.committed == [(f"jobs-{start['#query']}", {A0: 100, A1: 300})]
     reader(**{"kafka.group.id": "ours"}).commit(end)
     assert FakeDriver.committed[1][0] == "ours"
+
+
+def test_a_new_query_is_named_after_what_it_reads() -> None:
+    name = reader().initialOffset()["#query"]
+    assert re.fullmatch(r"a-[0-9a-f]{8}", name)
+    assert reader().initialOffset()["#query"] != name
 
 
 def test_the_latest_offsets_are_reported() -> None:

@@ -60,3 +60,17 @@ def test_partitions_are_chosen() -> None:
 def test_empty_selections_are_refused(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         Subscription.of(Options(given))
+
+
+@pytest.mark.parametrize(
+    ("given", "label"),
+    [
+        ({"subscribe": "orders"}, "orders"),
+        ({"subscribe": "b,c,a"}, "a-and-2"),
+        ({"assign": '{"a": [0], "b": [1]}'}, "a-and-1"),
+        ({"subscribePattern": "a.*"}, "pattern"),
+        ({"subscribe": "x" * 249}, "x" * 60),
+    ],
+)
+def test_a_label_says_what_is_read(given: dict[str, str], label: str) -> None:
+    assert Subscription.of(Options(given)).label == label
