@@ -108,7 +108,8 @@ def _files(account: dict[str, Any]) -> "RenderableType":
 
 def _broker(account: dict[str, Any]) -> str:
     return (
-        f"The broker was ready after {account['broker_start_seconds']:.2f} s, used"
+        f"The broker listened {account['broker_start_seconds']:.2f} s after its process was"
+        " started (a first start reads its files from disk and compiles its modules), used"
         f" {format_size(account['broker_idle_bytes'])} of memory idle and"
         f" {format_size(account['broker_loaded_bytes'])} at the end,"
         f" and stopped with exit code {account['broker_exit_code']}."

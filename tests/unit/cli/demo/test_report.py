@@ -79,6 +79,12 @@ def test_the_report_has_all_measurements() -> None:
     assert "Every byte of /var/log/app log (1.0 KB) came back, in order: SHA-256 aaaa." in text
 
 
+def test_the_start_is_said_with_what_it_measures() -> None:
+    text = " ".join(shown(ACCOUNT).split())
+    assert "The broker listened 0.25 s after its process was started" in text
+    assert "a first start reads its files from disk and compiles its modules" in text
+
+
 def test_several_times_over_is_said() -> None:
     assert "(1.0 KB), 7 times over came back" in shown({**ACCOUNT, "times": 7})
 
