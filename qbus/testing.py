@@ -12,12 +12,13 @@ from typing import Any, Self
 
 from qbus.clients.blocking.admin import Admin
 from qbus.errors import MissingExtra, QbusError
+from qbus.extras import lacks
 
 try:
     from docker.errors import DockerException
     from testcontainers.core.container import DockerContainer
 except ImportError as error:
-    message = "qbus.testing needs testcontainers: pip install 'qbus[testing]'"
+    message = lacks("qbus.testing needs testcontainers", "testing")
     raise MissingExtra(message, name=error.name) from error
 
 log = logging.getLogger(__name__)

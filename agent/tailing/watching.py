@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from qbus.errors import ConfigError
+from qbus.extras import lacks
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class Watcher:
         try:
             import inotify_simple  # noqa: PLC0415 - optional, and no part of the broker
         except ImportError:
-            raise ConfigError("inotify needs qbus[agent]: pip install 'qbus[agent]'") from None
+            raise ConfigError(lacks("inotify needs inotify-simple", "agent")) from None
         flags = inotify_simple.flags
         self._written = int(flags.MODIFY)
         self._overflow = int(flags.Q_OVERFLOW)

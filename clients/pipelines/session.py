@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbus.errors import ConfigError
+from qbus.extras import lacks
 from qbus.local_cluster.spark import linked_home
 
 from .config import Pipeline
@@ -57,7 +58,7 @@ def check(config: Pipeline, *, master: str | None, settings: Mapping[str, str]) 
     master, settings: as :func:`start`.
     """
     if find_spec("pyspark") is None:
-        raise ConfigError("pipelines need pyspark: pip install 'qbus[spark]'")
+        raise ConfigError(lacks("pipelines need pyspark", "spark"))
     if master is not None and not (os.environ.get("JAVA_HOME") or shutil.which("java")):
         raise ConfigError(
             "Spark needs Java 17 or later: java is not in PATH, and JAVA_HOME is not set"

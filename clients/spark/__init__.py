@@ -1,11 +1,12 @@
 """Qbus on Apache Spark: ``spark.readStream.format("qbus")``, without a jar.
 
-Spark finds the format where Qbus is installed with its extra: pip install qbus[spark]
+Spark finds the format where Qbus is installed with its extra: ``pip install 'qbus[spark]'``.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from qbus.errors import MissingExtra
+from qbus.extras import lacks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +40,6 @@ def _data_source() -> "type[QbusDataSource]":
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "pyspark":
             raise
-        message = "Spark needs pyspark 4.2 or newer: pip install qbus[spark]"
+        message = lacks("Spark needs pyspark 4.2 or newer", "spark")
         raise MissingExtra(message, name=error.name) from error
     return QbusDataSource

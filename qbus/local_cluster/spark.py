@@ -10,6 +10,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+from qbus.extras import lacks
 from qbus.local_cluster.java import java, pyspark_home
 from qbus.local_cluster.layout import LocalClusterError
 from qbus.local_cluster.settings import HOST, SparkSettings
@@ -82,7 +83,7 @@ def linked_home(pyspark: Path, directory: Path) -> Path:
 def _spark_class(directory: Path, main: str) -> list[str]:
     home = pyspark_home()
     if home is None or not any(home.glob("jars/spark-core_*.jar")):
-        raise LocalClusterError("Spark is missing: pip install 'qbus[spark]'")
+        raise LocalClusterError(lacks("Spark needs pyspark", "spark"))
     java("Spark", OLDEST_JAVA)
     directory.mkdir(parents=True, exist_ok=True)
     config = directory / "spark.conf"

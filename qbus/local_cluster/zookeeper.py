@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from qbus.extras import lacks
 from qbus.local_cluster.java import java, pyspark_home
 from qbus.local_cluster.layout import LocalClusterError
 
@@ -101,4 +102,4 @@ def jars() -> list[Path]:
         found = [jar for pattern in _JARS for jar in sorted(directory.glob(f"{pattern}.jar"))]
         if any(jar.name.startswith("zookeeper-") for jar in found):
             return found
-    raise LocalClusterError("ZooKeeper's jars are missing: they come with 'pip install pyspark'")
+    raise LocalClusterError(lacks("ZooKeeper's jars come with pyspark, which is missing", "spark"))

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from qbus.errors import MissingExtra
+from qbus.extras import lacks
 from qbus.records.header import Buffer
 
 
@@ -19,8 +20,7 @@ def import_pyarrow() -> Any:
     try:
         import pyarrow as pa  # noqa: PLC0415 - takes a fifth of a second, and few need it
     except ImportError as error:
-        message = "Arrow needs pyarrow: pip install qbus[arrow]"
-        raise MissingExtra(message, name="pyarrow") from error
+        raise MissingExtra(lacks("Arrow needs pyarrow", "arrow"), name="pyarrow") from error
     return pa
 
 

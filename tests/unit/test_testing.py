@@ -32,7 +32,8 @@ def test_without_an_engine_that_is_said() -> None:
 def test_without_the_package_the_extra_is_named() -> None:
     program = "import sys; sys.modules['testcontainers.core.container'] = None; import qbus.testing"
     assert last_words(program) == (
-        "qbus.errors.MissingExtra: qbus.testing needs testcontainers: pip install 'qbus[testing]'"
+        "qbus.errors.MissingExtra: qbus.testing needs testcontainers:"
+        f" {sys.executable} -m pip install 'qbus[testing]'"
     )
 
 

@@ -1,6 +1,7 @@
 """The only import of kazoo, which is optional."""
 
 from qbus.errors import ConfigError
+from qbus.extras import lacks
 
 try:
     from kazoo import exceptions
@@ -11,7 +12,7 @@ try:
     from kazoo.retry import KazooRetry
     from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 except ImportError as error:
-    raise ConfigError("ZooKeeper needs kazoo: pip install qbus[zookeeper]") from error
+    raise ConfigError(lacks("ZooKeeper needs kazoo", "zookeeper")) from error
 
 __all__ = [
     "CREATOR_ALL_ACL",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from qbus.errors import ConfigError
+from qbus.extras import lacks
 from qbus.service.toml.fields import read_fields, to_document
 
 MAX_BYTES = 512 * 1024
@@ -101,6 +102,6 @@ def to_toml(config: Any) -> str:
     try:
         import tomli_w  # noqa: PLC0415 - a daemon that runs writes none
     except ImportError:
-        raise ConfigError("this needs tomli-w: pip install tomli-w") from None
+        raise ConfigError(lacks("writing TOML needs tomli-w", "agent")) from None
 
     return tomli_w.dumps(to_document(config))

@@ -161,4 +161,4 @@ def test_an_error_names_the_missing_extra(environment: Path, extra: str, use: st
         except QbusError as error:
             print(error)
     """
-    assert f"pip install qbus[{extra}]" in python(environment, code)
+    assert f"{environment}/bin/python -m pip install 'qbus[{extra}]'" in python(environment, code)

@@ -33,7 +33,7 @@ def test_without_pyspark_it_says_where_zookeeper_comes_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(zookeeper, "pyspark_home", lambda: None)
-    with pytest.raises(LocalClusterError, match="pip install pyspark"):
+    with pytest.raises(LocalClusterError, match=r"pip install 'qbus\[spark\]'"):
         zookeeper.command(tmp_path)
 
 

@@ -183,5 +183,5 @@ def test_threads_that_share_columns_by_mistake_do_no_harm(twin: ModuleType) -> N
 
 def test_pyarrow_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtra, match=r"pip install qbus\[arrow\]"):
+    with pytest.raises(MissingExtra, match=r"pip install 'qbus\[arrow\]'"):
         to_arrow(RecordColumns(), "t", 0)

@@ -68,7 +68,7 @@ def test_without_kazoo_it_says_what_to_install() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
-    assert "pip install qbus[zookeeper]" in done.stdout, done.stderr
+    assert "pip install 'qbus[zookeeper]'" in done.stdout, done.stderr
 
 
 def test_kazoo_is_imported_only_when_it_is_needed() -> None:
