@@ -303,13 +303,13 @@ class DataDirectory:
             self._files,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            high_watermark=self._checkpoints.get(HIGH_WATERMARKS, partition),
             clean=clean,
             shared=self.shared,
         )
         if closed is None and not clean:
             self.recovered.append(max(log.log_end_offset - max(recovery_point, 0), 0))
         log.topic_id = self._confirm_topic_id(directory, log.topic_id)
-        log.checkpointed_high_watermark = self._checkpoints.get(HIGH_WATERMARKS, partition)
         self.logs[partition] = log
         self.unopened.discard(partition)
         return log

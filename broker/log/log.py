@@ -76,7 +76,7 @@ class Log:
         self.topic_partition = name or TopicPartition(state.directory, 0)
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - options are keywords
         cls,
         directory: str,
         config: LogConfig,
@@ -85,25 +85,28 @@ class Log:
         *,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        high_watermark: int = 0,
         clean: bool = False,
         shared: SharedState | None = None,
     ) -> Self:
         """Open the log in ``directory``, which exists, or begin a new one there.
 
-        ``recovery_point`` and ``log_start_offset`` are as checkpointed; ``clean`` says that
-        the last user closed everything. A log that is found corrupt opens, refuses everything,
-        and says why in :attr:`corruptions`. May take long. Raises ApiError KAFKA_STORAGE_ERROR.
+        ``recovery_point``, ``log_start_offset`` and ``high_watermark`` are as checkpointed;
+        ``clean`` says that the last user closed everything. A log that is found corrupt opens,
+        refuses everything, and says why in :attr:`corruptions`. May take long. Raises ApiError
+        KAFKA_STORAGE_ERROR.
         """
         shared = shared or SharedState(directory.rpartition("/")[0], files, clock)
         try:
             opener = LogOpener(shared.cache, directory, config, clock, shared.make_fold)
-            opened = opener.open(recovery_point, log_start_offset, clean=clean)
+            opened = opener.open(recovery_point, log_start_offset, high_watermark, clean=clean)
         except OSError as error:
             raise shared.health.judge(f"open {directory}", error) from error
         state = LogState(directory, opened, config, clock, shared)
         state.take_damage(opened)
         flusher = LogFlusher(state, opened.unsynced, clean=opened.clean, is_listed=opened.is_listed)
         log = cls(state, flusher)
+        log.checkpointed_high_watermark = high_watermark
         if opened.unsynced and state.refusal is None:
             log.flush()
         return log

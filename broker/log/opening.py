@@ -194,11 +194,15 @@ class LogOpener:
         self._config = config
         self._now_ms = clock.time_ms()
 
-    def open(self, recovery_point: int, log_start_offset: int, *, clean: bool) -> OpenedLog:
+    def open(
+        self, recovery_point: int, log_start_offset: int, high_watermark: int, *, clean: bool
+    ) -> OpenedLog:
         """Open it, trusting what is below ``recovery_point``, or all after a ``clean`` shutdown.
 
-        A recovery point that is NOT_KNOWN is that of the manifest. Raises OSError.
+        A recovery point that is NOT_KNOWN is that of the manifest. Records below the checkpointed
+        ``high_watermark`` were acknowledged. Raises OSError.
         """
+        self._high_watermark = high_watermark
         self._files.make_directory(self._directory)
         damage: BadBatch | None = None
         try:
@@ -397,6 +401,7 @@ class LogOpener:
             self._config.index_interval_bytes,
             self._now_ms,
             self._doubts,
+            self._high_watermark,
         )
         opened.segments, opened.corruption = recovery.recover(opened.segments)
         # The one that ends there as well: a truncation may have been cut short.

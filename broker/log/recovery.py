@@ -4,9 +4,10 @@ After a clean shutdown nothing is read but the last segment's headers behind its
 crash every batch above the recovery point is checked, and the indexes of that part made anew:
 
 - the log ends where its data ends, or before a batch that was torn (see below);
-- a bad batch below the recovery point, or one that is not torn and has good ones after it, is
-  corruption: nothing is cut, the segment knows the damaged range, and everything around it is
-  recovered. Whether the log is used so is decided above: another replica may have what it lost.
+- a bad batch below the recovery point, or one that is not torn and lies below the checkpointed high
+  watermark or before good ones, is corruption: nothing is cut, the segment knows the damaged range,
+  and everything around it is recovered. Whether the log is used so is decided above: another
+  replica may have what it lost.
 """
 
 import logging
@@ -205,14 +206,18 @@ class Recovery:
         index_interval_bytes: int,
         now_ms: int,
         doubts: Callable[[LogSegment], str | None],
+        committed: int,
     ) -> None:
-        """``doubts`` says what is wrong with a segment's indexes; an empty string: that is unknown.
+        """``committed`` is the checkpointed high watermark: records below it were acknowledged.
+
+        ``doubts`` says what is wrong with a segment's indexes; an empty string: that is unknown.
 
         None: what they say below the recovery point is right. It may raise OSError.
         """
         self._cache = cache
         self._doubts = doubts
         self._recovery_point = recovery_point
+        self._committed = committed
         self._epochs = epochs
         self._index_interval_bytes = index_interval_bytes
         self._now_ms = now_ms
@@ -327,7 +332,7 @@ class Recovery:
             bad,
             size,
             following[0].base_offset if following else None,
-            at_least=self._recovery_point,
+            at_least=max(self._recovery_point, self._committed),
             since_ms=self._now_ms,
         )
 
@@ -341,7 +346,7 @@ class Recovery:
             return not is_torn(segment.file, bad.position, good)
         if any(_has_good(one, bad.offset) for one in following):
             return not is_torn(segment.file, bad.position, size)
-        return False
+        return bad.offset < self._committed and not is_torn(segment.file, bad.position, size)
 
     def _cut(self, segment: LogSegment, bad: BadBatch, following: list[LogSegment]) -> None:
         _logger.warning(

@@ -144,13 +144,23 @@ def salvage(files: Files, directory: str, found: Sequence[SegmentDamage], saved:
     for segment, damage in found:
         for one in damage:
             if one.size:
-                paths.append(f"{saved}/{numbered(one.start.offset, '.bad')}")
+                paths.append(saved_path(files, saved, one.start.offset))
                 _save(files, segment.file, one, saved, paths[-1])
         _replace(files, segment, damage, epochs)
     complete_replacements(FileCache(files), directory, _INTERVAL)
     files.remove(f"{directory}/{DAMAGED_BATCHES}")
     files.sync_directory(directory)
     return paths
+
+
+def saved_path(files: Files, saved: str, offset: int) -> str:
+    """The file for the bytes of a damaged range from ``offset`` on; never one that exists."""
+    first = path = f"{saved}/{numbered(offset, '.bad')}"
+    earlier = 0
+    while files.exists(path):
+        earlier += 1
+        path = f"{first}.{earlier}"
+    return path
 
 
 def _unlist(files: Files, directory: str, bases: set[int]) -> None:

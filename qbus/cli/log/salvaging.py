@@ -8,7 +8,7 @@ from qbus.broker.log import OsFiles
 from qbus.broker.log.checkpoints import RECOVERY_POINTS, BadCheckpoint, read_offsets
 from qbus.broker.log.data_directory import LOCK
 from qbus.broker.log.names import parse_partition
-from qbus.broker.log.salvage import SalvageError, SegmentDamage, find_damage, salvage
+from qbus.broker.log.salvage import SalvageError, SegmentDamage, find_damage, salvage, saved_path
 from qbus.cli.failures import Failure, Misuse
 from qbus.cli.output import Document, Remark
 
@@ -67,7 +67,7 @@ class Salvage:
     def _documents(self, name: str, found: Sequence[SegmentDamage]) -> Iterator[Document]:
         for segment, damage in found:
             for one in damage:
-                bad = Path(f"{self._saved}/{name}/{one.start.offset:020d}.bad")
+                bad = saved_path(self._files, f"{self._saved}/{name}", one.start.offset)
                 yield {
                     "partition": name,
                     "first_offset": one.start.offset,
@@ -76,7 +76,7 @@ class Salvage:
                     "position": one.start.position,
                     "size": one.size,
                     "problem": one.problem,
-                    "saved_to": str(bad) if one.size else None,
+                    "saved_to": bad if one.size else None,
                     "salvaged": self._execute,
                 }
 

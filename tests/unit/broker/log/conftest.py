@@ -35,7 +35,12 @@ def open_log(directory: Path, clock: ManualClock) -> OpenLog:
     """Opens the log in ``directory``; keywords that are settings make its configuration."""
 
     def open_log(
-        *, recovery_point: int = 0, log_start_offset: int = 0, clean: bool = False, **config: Any
+        *,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        high_watermark: int = 0,
+        clean: bool = False,
+        **config: Any,
     ) -> Log:
         return Log.open(
             str(directory),
@@ -44,6 +49,7 @@ def open_log(directory: Path, clock: ManualClock) -> OpenLog:
             OsFiles(),
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            high_watermark=high_watermark,
             clean=clean,
         )
 

@@ -104,6 +104,41 @@ def test_a_bad_batch_below_the_recovery_point_is_corruption_even_at_the_end(
     assert not open_log(recovery_point=5).is_usable
 
 
+def test_a_last_batch_that_went_bad_below_the_high_watermark_is_not_cut(
+    open_log: OpenLog, directory: Path
+) -> None:
+    """Its records were acknowledged, and no torn write leaves all its bytes."""
+    crashed(open_log)
+    overwrite(segment(directory), SIZE * 4 + 200, b"?")
+    before = segment(directory).read_bytes()
+    again = open_log(high_watermark=5)
+    assert again.corruptions[0].offset == 4
+    assert again.log_end_offset == 5, "its offset stays taken"
+    assert segment(directory).read_bytes() == before
+
+
+def test_a_last_batch_with_a_bad_header_takes_all_offsets_below_the_high_watermark(
+    open_log: OpenLog, directory: Path
+) -> None:
+    log = open_log()
+    log.append(batch(b"a" * 600), 0)
+    log.append(batch(b"b" * 600, b"c" * 600), 0)
+    log.flush()
+    overwrite(segment(directory), SIZE + 3, b"?")  # in its base offset
+    again = open_log(high_watermark=3)
+    assert (again.log_end_offset, again.corruptions[0].offset) == (3, 1)
+
+
+@pytest.mark.parametrize("kept", [1, 61, SIZE - 1])
+def test_a_torn_last_batch_is_cut_even_below_the_high_watermark(
+    open_log: OpenLog, directory: Path, kept: int
+) -> None:
+    crashed(open_log)
+    segment(directory).write_bytes(segment(directory).read_bytes()[: SIZE * 4 + kept])
+    again = open_log(high_watermark=5)
+    assert (again.log_end_offset, again.corruptions) == (4, ())
+
+
 def test_records_missing_below_the_recovery_point_are_corruption(
     open_log: OpenLog, directory: Path
 ) -> None:

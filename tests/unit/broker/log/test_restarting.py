@@ -134,6 +134,20 @@ def test_high_watermarks_are_written_as_kafka_does(manager: LogManager, tmp_path
     assert log_of(open_manager(tmp_path)).checkpointed_high_watermark == 8
 
 
+def test_an_acknowledged_last_batch_that_went_bad_is_not_cut(
+    manager: LogManager, tmp_path: Path
+) -> None:
+    checkpoint(manager, {T0: 9})
+    die(manager)
+    last = max((tmp_path / "t-0").glob("*.log"))
+    data = bytearray(last.read_bytes())
+    data[-20] ^= 1
+    last.write_bytes(data)
+    log = log_of(open_manager(tmp_path))
+    assert [one.offset for one in log.corruptions] == [8]
+    assert log.log_end_offset == 9
+
+
 def test_a_new_partition_does_not_inherit_a_high_watermark(
     manager: LogManager, tmp_path: Path
 ) -> None:

@@ -70,6 +70,19 @@ def test_a_batch_is_set_aside(
     assert offsets(open_log) == ([one for one in range(COUNT) if one != bad], COUNT)
 
 
+def test_bytes_that_were_saved_before_are_kept(
+    open_log: OpenLog, directory: Path, saved: Path
+) -> None:
+    fill(open_log)
+    spoil(segment(directory), 4 * SIZE + 100)
+    (first,) = run(directory, saved)
+    kept = Path(first).read_bytes()
+    spoil(segment(directory), 4 * SIZE + 30)  # in the empty batch
+    (second,) = run(directory, saved)
+    assert second == f"{first}.1"
+    assert Path(first).read_bytes() == kept
+
+
 @pytest.mark.parametrize("state", ["zeros", "cut", "missing"])
 def test_a_segment_is_set_aside(
     open_log: OpenLog, directory: Path, saved: Path, state: str
