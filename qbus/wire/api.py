@@ -162,7 +162,7 @@ _APIS: Final = (
     Api(ApiKey.DESCRIBE_CONFIGS, 1, 4),
     Api(ApiKey.ALTER_CONFIGS, 0, 2),
     Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2),
-    Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4),
+    Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5),
     Api(ApiKey.SASL_AUTHENTICATE, 0, 2),
     Api(ApiKey.CREATE_PARTITIONS, 0, 3),
     Api(ApiKey.DELETE_GROUPS, 0, 2),

@@ -1,11 +1,11 @@
 """DescribeLogDirs (key 35): the data directories, what is in them, and their volumes' space.
 
-Version 3 adds an error for the whole answer, 4 the volume's total and usable bytes. A directory
-that failed is KAFKA_STORAGE_ERROR, and names no replicas. No topics (null) stands for all. A
-replica that is being moved to a directory is there as a future one, with the bytes that were
-copied; its lag is the number of records that are not copied yet. Tagged fields of Qbus say which
-batches of a replica are damaged, why it is not compacted, and why a directory is offline or takes
-no records.
+Version 3 adds an error for the whole answer, 4 the volume's total and usable bytes, 5 whether new
+replicas avoid the directory, which is false here. A directory that failed is KAFKA_STORAGE_ERROR,
+and names no replicas. No topics (null) stands for all. A replica that is being moved to a directory
+is there as a future one, with the bytes that were copied; its lag is the number of records that are
+not copied yet. Tagged fields of Qbus say which batches of a replica are damaged, why it is not
+compacted, and why a directory is offline or takes no records.
 """
 
 import asyncio

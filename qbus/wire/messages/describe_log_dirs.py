@@ -1,6 +1,7 @@
 """DescribeLogDirs (API 35): the log directories of a broker and their contents (KIP-113).
 
-Version 2 is flexible; 3 adds an error for the whole request; 4 the sizes of volumes (KIP-827).
+Version 2 is flexible; 3 adds an error for the whole request; 4 the sizes of volumes (KIP-827);
+5 whether a directory is cordoned (KIP-1066), which none of Qbus is.
 Tagged fields of Qbus say why a replica is not compacted, which of its batches are damaged, and what
 is wrong with a directory.
 """
@@ -54,6 +55,7 @@ class DescribeLogDirsResult(Struct):
     topics: list[DescribeLogDirsTopic] = field()
     total_bytes: Int64 = field("4+", default=-1)
     usable_bytes: Int64 = field("4+", default=-1)
+    is_cordoned: Bool = field("5+")
     # Empty unless the directory is offline or full.
     problem: String = field("2+", tag=_PROBLEM_TAG)
 

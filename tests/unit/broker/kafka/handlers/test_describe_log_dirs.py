@@ -18,7 +18,7 @@ from tests.support.logs import batch
 
 
 async def describe(
-    plane: DataPlane, *, version: int = 4, topics: list[Any] | None = None
+    plane: DataPlane, *, version: int = 5, topics: list[Any] | None = None
 ) -> DescribeLogDirsResponse:
     response: DescribeLogDirsResponse = await plane.call(
         ApiKey.DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(topics=topics)
@@ -26,7 +26,7 @@ async def describe(
     return response
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 async def test_every_partition_with_its_size(
     plane: DataPlane, tmp_path: Path, version: int
 ) -> None:
