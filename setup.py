@@ -18,6 +18,12 @@ from setuptools.command.build_py import build_py
 RECORDS = Path("qbus/records")
 SHARED = [str(part) for part in sorted(Path("qbus").glob("_*.pxd"))]
 DISCOVERY = Path("clients/spark/discovery")
+BUILD = os.environ.get("QBUS_BUILD", "all")
+"""What to compile: "all", "codec" (the record codec alone, in seconds), or "none"."""
+
+if BUILD not in {"all", "codec", "none"}:
+    raise SystemExit(f"QBUS_BUILD must be all, codec or none, got {BUILD}")
+
 _BUNDLE_BYTES = 1 << 20
 """About how much C is compiled at once."""
 
@@ -55,6 +61,9 @@ class Compile(build_ext):
 
     def run(self) -> None:
         """Compile each; what cannot be compiled runs as Python."""
+        if BUILD != "all":  # what was compiled before runs while its sources are the same
+            super().run()
+            return
         table = _compiled_modules()
         root = Path() if self.inplace else Path(self.build_lib)
         directory = root / "qbus" / table.DIRECTORY
@@ -305,36 +314,40 @@ def _bundles(sources: list[str], directory: Path) -> Iterator[str]:
             bundle, size = [], 0
 
 
+EXTENSIONS = (
+    (
+        "qbus.records._codec",
+        str(RECORDS / "_codec.pyx"),
+        *(str(part) for part in sorted(RECORDS.glob("_*.p[x]*"))),
+    ),
+    (
+        "qbus.records._compact",
+        str(RECORDS / "_compact.pyx"),
+        str(RECORDS / "_parse.pxd"),
+        str(RECORDS / "_write.pxd"),
+    ),
+    (
+        "qbus.records._header",
+        str(RECORDS / "_header.pyx"),
+        str(RECORDS / "_blocks.pxi"),
+    ),
+    ("qbus.wire._lean", "qbus/wire/_lean.pyx"),
+    (
+        "qbus.broker.group._offset_table",
+        "qbus/broker/group/_offset_table.pyx",
+        str(RECORDS / "_write.pxd"),
+    ),
+)
+"""Name, source and what else is read of each extension in Cython."""
+
 setup(
     packages=[*find_packages(include=["qbus*"]), "pyspark_qbus"],
     ext_modules=[
         Extension(
             name, [source], depends=[*parts, *SHARED], extra_compile_args=["-g0"], optional=True
         )
-        for name, source, *parts in (
-            (
-                "qbus.records._codec",
-                str(RECORDS / "_codec.pyx"),
-                *(str(part) for part in sorted(RECORDS.glob("_*.p[x]*"))),
-            ),
-            (
-                "qbus.records._compact",
-                str(RECORDS / "_compact.pyx"),
-                str(RECORDS / "_parse.pxd"),
-                str(RECORDS / "_write.pxd"),
-            ),
-            (
-                "qbus.records._header",
-                str(RECORDS / "_header.pyx"),
-                str(RECORDS / "_blocks.pxi"),
-            ),
-            ("qbus.wire._lean", "qbus/wire/_lean.pyx"),
-            (
-                "qbus.broker.group._offset_table",
-                "qbus/broker/group/_offset_table.pyx",
-                str(RECORDS / "_write.pxd"),
-            ),
-        )
+        for name, source, *parts in EXTENSIONS
+        if BUILD == "all" or (BUILD == "codec" and name == "qbus.records._codec")
     ],
     cmdclass={"bdist_wheel": Wheel, "build_ext": Compile, "build_py": Discoverable},
 )

@@ -112,6 +112,21 @@ def test_what_cannot_be_compiled_runs_as_python_and_leaves_nothing(
     assert [*scratch.iterdir()] == []
 
 
+def test_a_build_of_the_codec_alone_leaves_what_was_compiled_before(
+    setup: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mypyc(*_: object) -> None:
+        raise AssertionError("mypyc is begun")
+
+    monkeypatch.setattr(setup, "_begin_mypyc", mypyc)
+    monkeypatch.setattr(setup, "BUILD", "codec")
+    library = tmp_path / "lib" / "qbus" / "_compiled" / "one.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    setup.Compile(tmp_path / "lib").run()
+    assert library.exists()
+
+
 def test_a_build_that_is_interrupted_leaves_nothing(
     compilation: Compilation, scratch: Path
 ) -> None:
@@ -279,6 +294,40 @@ def test_make_compile_compiles_once(tmp_path: Path) -> None:
     os.utime(tmp_path / ".venv" / ".run-ready", (an_hour_ago, an_hour_ago))  # setup.py is newer
     assert made() == ["install"]
     assert made() == ["compile"]
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_a_demo_needs_the_codec_alone_compiled_and_what_is_there_serves_it(tmp_path: Path) -> None:
+    """Everything takes minutes to compile, a demo seconds."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    done = tmp_path / "done"
+    for name, says in (
+        (".ci/venv", "set up ${QBUS_BUILD:-all} $1"),
+        (".venv/bin/python", "python"),
+        (".venv/bin/qbus", "qbus $*"),
+    ):
+        script = tmp_path / name
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(f'#!/bin/sh\necho "{says}" >> {done}\n')
+        script.chmod(0o755)
+    for name in ("setup.cfg", "pyproject.toml", "setup.py"):
+        (tmp_path / name).touch()
+
+    def made(*targets: str) -> list[str]:
+        done.unlink(missing_ok=True)
+        environment = {"PATH": os.environ["PATH"]}  # and nothing of a make that runs the tests
+        subprocess.run(["make", *targets], cwd=tmp_path, env=environment, check=True, timeout=60)
+        return done.read_text().splitlines()
+
+    assert made("demo") == ["set up codec ", "qbus demo"]
+    assert made("demo") == ["qbus demo"]
+    assert made("test")[0] == "set up all test,check"
+    an_hour_ago = time.time() - 3600
+    os.utime(tmp_path / "setup.py", (an_hour_ago, an_hour_ago))
+    (tmp_path / ".venv" / ".demo-ready").unlink()
+    (tmp_path / ".venv" / ".run-ready").unlink()
+    assert made("compile") == ["set up all "]
+    assert made("demo") == ["qbus demo"]
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbus.cli.output import table
 from qbus.cli.units import format_size
+from qbus.cli.version import describe
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,6 +26,7 @@ def report(account: dict[str, Any]) -> "RenderableType":
         "",
         _files(account),
         "",
+        _form(account["form"]),
         _broker(account),
         _members(account),
         _verdict(account),
@@ -103,6 +105,15 @@ def _files(account: dict[str, Any]) -> "RenderableType":
             )
             for files in account["files"]
         ],
+    )
+
+
+def _form(form: dict[str, Any]) -> str:
+    if form["compiled"] and form["codec"] == "compiled":
+        return "The broker and the clients ran compiled."
+    return (
+        f"The broker and the clients ran with: {describe(form)}."
+        " In a checkout, `make compile` compiles all: a broker then takes less processor time."
     )
 
 

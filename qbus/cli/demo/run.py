@@ -15,6 +15,7 @@ from qbus.cli.demo.source import Source, choose_times, find_log
 from qbus.cli.demo.transfer import PARTITIONS, Group, produce
 from qbus.cli.failures import Failure
 from qbus.cli.output import note
+from qbus.cli.version import form
 from qbus.clients import Admin
 
 TOPIC = "demo"
@@ -60,6 +61,7 @@ async def run(source: Source, work_dir: Path, data_dir: Path, progress: Progress
         loaded_bytes = broker.memory_bytes()
         progress.begin("Stopping the broker")
     return {
+        "form": form(),
         "file": str(source.path),
         "file_bytes": source.size,
         "times": source.times,

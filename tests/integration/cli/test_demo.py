@@ -24,6 +24,8 @@ def test_every_byte_of_a_file_comes_back(qbus: Qbus, tmp_path: Path) -> None:
     assert done.code == 0, done.stderr
     account = json.loads(done.stdout)
     assert account["difference"] is None
+    shown = json.loads(qbus.run("version", "--json").stdout)
+    assert account["form"] == {key: shown[key] for key in account["form"]}
     assert account["sent_sha256"] == account["received_sha256"]
     assert account["records"] == account["consumed_records"] == 2_001 * account["times"]
     assert sorted(p for share in account["members"] for p in share) == [0, 1, 2, 3]

@@ -12,6 +12,11 @@ from qbus.cli.demo.report import next_steps, report
 from qbus.cli.demo.run import partition_files
 
 ACCOUNT: dict[str, Any] = {
+    "form": {
+        "codec": "compiled",
+        "compiled": False,
+        "why_not_compiled": "nothing is compiled here",
+    },
     "file": "/var/log/app log",
     "file_bytes": 1000,
     "times": 1,
@@ -121,3 +126,13 @@ def test_files_of_partitions(tmp_path: Path) -> None:
     assert partition_files(tmp_path) == [
         {"directory": "demo-0", "segments": 2, "log_bytes": 30, "index_bytes": 20}
     ]
+
+
+def test_the_report_says_which_form_of_qbus_ran() -> None:
+    text = shown(ACCOUNT)
+    assert "ran with: compiled codec, broker not compiled: nothing is compiled here." in text
+    assert "`make compile` compiles all" in text
+    all_compiled = {"codec": "compiled", "compiled": True, "why_not_compiled": None}
+    text = shown({**ACCOUNT, "form": all_compiled})
+    assert "The broker and the clients ran compiled." in text
+    assert "make compile" not in text
