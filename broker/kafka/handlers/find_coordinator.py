@@ -1,9 +1,10 @@
 """FindCoordinator (key 10): which broker coordinates a group, or a transactional id.
 
-Version 4 asks for many at once (KIP-699). Share groups have the same coordinators, and are asked
-for as groups. A transactional id belongs to the leader of a partition of ``__transaction_state``;
-that is made when somebody asks for the first one. Key type 2, of Kafka's brokers among themselves,
-is INVALID_REQUEST: the state of share groups lies in the partitions.
+Version 4 asks for many at once (KIP-699); before it, the error message of a successful answer is
+NONE, as in Kafka. Share groups have the same coordinators, and are asked for as groups. A
+transactional id belongs to the leader of a partition of ``__transaction_state``; that is made when
+somebody asks for the first one. Key type 2, of Kafka's brokers among themselves, is
+INVALID_REQUEST: the state of share groups lies in the partitions.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ async def handle(
     one = await _find(broker, context, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=one.error_code,
-        error_message=one.error_message,
+        error_message=one.error_message or ErrorCode(one.error_code).name,
         node_id=one.node_id,
         host=one.host,
         port=one.port,

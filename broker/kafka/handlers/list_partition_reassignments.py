@@ -36,7 +36,9 @@ def handle(
             for one in request.topics
             if one.name in topics
         ]
-    return ListPartitionReassignmentsResponse(topics=[topic for topic in found if topic.partitions])
+    return ListPartitionReassignmentsResponse(
+        error_message=None, topics=[topic for topic in found if topic.partitions]
+    )
 
 
 def _describe(topic: Topic, indexes: Iterable[int]) -> OngoingTopicReassignment:

@@ -21,6 +21,7 @@ async def test_the_only_broker_coordinates_a_group(version: int) -> None:
 
     assert response.error_code == ErrorCode.NONE
     assert (response.node_id, response.host, response.port) == (NODE.id, NODE.host, NODE.port)
+    assert response.error_message == ("NONE" if version else "")
 
 
 @pytest.mark.parametrize("version", MANY)
