@@ -60,6 +60,18 @@ class AuthenticationFailed(NotSafe):
         self.mechanism = mechanism
 
 
+class TopicDeleted(ApiError):  # noqa: N818 - what happened
+    """An offset is in a topic that was deleted; another topic may have its name."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_ID, message)
+
+    @property
+    def retriable(self) -> bool:
+        """Never: ids of topics are not used again."""
+        return False
+
+
 class AuthorizationFailed(ApiError):  # noqa: N818 - what happened
     """This client may not do what it asked for: no rule allows it. Asking again is refused again
     until one does.

@@ -22,6 +22,8 @@ EARLIEST = -2
 """In place of an offset or a time: the first record there is."""
 MAX_TIMESTAMP = -3
 """In place of a time: the record with the largest timestamp."""
+NO_ID = UUID(int=0)
+"""A topic's id where the broker names none: before Kafka 2.8."""
 
 
 class RecordMetadata(NamedTuple):
@@ -45,11 +47,15 @@ class BatchMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecords:
-    """Records of one partition, in order."""
+    """Records of one partition, in order.
+
+    ``topic_id``: the id of their topic; None: the broker names none.
+    """
 
     topic: str
     partition: int
     records: list[ConsumerRecord]
+    topic_id: UUID | None = None
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return iter(self.records)
@@ -66,11 +72,16 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset (of the next record to read), and the metadata stored with it."""
+    """A committed offset (of the next record to read), and the metadata stored with it.
+
+    ``topic_id``: the id of the topic that the offset is in. A commit with it is refused if the
+    topic was deleted, also if another topic has its name now. None: any topic of that name.
+    """
 
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
+    topic_id: UUID | None = None
 
 
 class GroupMetadata(NamedTuple):
@@ -302,6 +313,16 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     grouped: dict[str, list[int]] = {}
     for topic, partition in partitions:
         grouped.setdefault(topic, []).append(partition)
+    return grouped
+
+
+def by_topic_and_id(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> dict[tuple[str, UUID], list[int]]:
+    """Return the partitions by topic and its id, which is NO_ID where the offsets have none."""
+    grouped: dict[tuple[str, UUID], list[int]] = {}
+    for (topic, partition), offset in offsets.items():
+        grouped.setdefault((topic, offset.topic_id or NO_ID), []).append(partition)
     return grouped
 
 

@@ -20,9 +20,7 @@ from ..errors import REFUSED_AS_CORRUPT, api_error, check, corrupt_at
 from ..net.cluster import Cluster
 from ..net.pool import ConnectionGroup, ConnectionGroupKey
 from ..net.retry import Outcomes
-from ..types import TopicPartition, by_topic
-
-_NO_ID = UUID(int=0)
+from ..types import NO_ID, TopicPartition, by_topic
 
 
 class FetchLimits(NamedTuple):
@@ -73,7 +71,7 @@ async def fetch_batches(
     metadata. Raises as :class:`~qbus.clients.net.cluster.Cluster` does.
     """
     topics = by_topic(offsets)
-    ids = {topic: (topic_ids or {}).get(topic, _NO_ID) for topic in topics}
+    ids = {topic: (topic_ids or {}).get(topic, NO_ID) for topic in topics}
     names = {topic_id.bytes: topic for topic, topic_id in ids.items()}
     epochs = leader_epochs or {}
     known_epoch = cluster.metadata.leader_epoch
@@ -105,7 +103,7 @@ async def fetch_batches(
         request,
         connection_group=connection_group,
         timeout=cluster.request_timeout + limits.max_wait,
-        by_id=_NO_ID not in ids.values(),
+        by_id=NO_ID not in ids.values(),
     )
     check(response.error_code, of="fetch")
     endpoints = {endpoint.node_id: endpoint for endpoint in response.node_endpoints}

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from qbus.errors import QbusError
 
-from ..types import OffsetAndMetadata, TopicPartition
+from ..types import NO_ID, OffsetAndMetadata, TopicPartition
 from .completed_fetch import CompletedFetch
 from .fetch_cursor import FetchCursor
 
@@ -25,7 +25,7 @@ class PartitionState:
     failure: why it cannot be read on, until the user is told or continues elsewhere.
     start_offset, end_offset: what the leader told last.
     stop_at: nothing is fetched from this offset on.
-    topic_id: of the topic that the position is in; None: not known yet.
+    topic_id: of the topic that the position is in; None: not known yet; NO_ID: it has none.
     """
 
     __slots__ = (
@@ -69,6 +69,11 @@ class PartitionState:
     def fetch_offset(self) -> int | None:
         """The offset of the next fetch: after everything fetched already."""
         return self.fetched[-1].next_offset if self.fetched else self.position
+
+    @property
+    def known_id(self) -> UUID | None:
+        """The id of the topic that the position is in; None: not known, or the broker has none."""
+        return self.topic_id if self.topic_id != NO_ID else None
 
     @property
     def held_bytes(self) -> int:
@@ -240,14 +245,27 @@ class Assignment:
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions that are not committed yet."""
         return {
-            partition: OffsetAndMetadata(read_to, leader_epoch=state.read_epoch)
+            partition: OffsetAndMetadata(
+                read_to, leader_epoch=state.read_epoch, topic_id=state.known_id
+            )
             for partition, state in self.states.items()
             if (read_to := state.read_to) is not None and read_to != state.committed
         }
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Note committed offsets."""
+        """Note committed offsets, but not those of a topic that was deleted meanwhile."""
         for partition, offset in offsets.items():
             state = self.states.get(partition)
-            if state is not None:
+            if state is not None and offset.topic_id in {None, state.topic_id}:
                 state.committed = offset.offset
+
+    def with_ids(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return ``offsets``, those without a topic id with that of the partition's position."""
+        completed = dict(offsets)
+        for partition, offset in offsets.items():
+            state = self.states.get(partition)
+            if state is not None and offset.topic_id is None:
+                completed[partition] = offset._replace(topic_id=state.known_id)
+        return completed

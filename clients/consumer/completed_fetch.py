@@ -1,6 +1,7 @@
 """The batches that one fetch returned of one partition, decoded bit by bit."""
 
 from collections.abc import Iterator, Sequence
+from uuid import UUID
 
 from qbus.records import (
     BatchHeader,
@@ -25,7 +26,8 @@ class CompletedFetch:
     """Whole batches, decoded only as they are read.
 
     ``position`` is the offset after what was decoded, ``epoch`` the leader epoch of the record
-    before it (-1: not known), ``next_offset`` the offset after everything fetched.
+    before it (-1: not known), ``next_offset`` the offset after everything fetched, ``topic_id``
+    the id of the topic (None: the broker names none).
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class CompletedFetch:
         check_crcs: bool,
         aborted: Sequence[AbortedTransaction] = (),
         max_size: int = MAX_RECORDS_SIZE,
+        topic_id: UUID | None = None,
     ) -> None:
         """``aborted``: the transactions whose records are hidden (read_committed).
 
@@ -44,6 +47,7 @@ class CompletedFetch:
         """
         self._max_size = max_size
         self.partition = partition
+        self.topic_id = topic_id
         self.position = position
         self.epoch = -1
         self.is_exhausted = False

@@ -214,7 +214,12 @@ class Consumer:
         self._turn = Turn()
         self._buffer = FetchBuffer(self._assignment, self._fetcher.responses)
         self._coordinator = ConsumerCoordinator(
-            self._cluster, self._assignment, self._options, self._group or None, self._changed
+            self._cluster,
+            self._assignment,
+            self._options,
+            self._group or None,
+            self._changed,
+            self._fetcher.recreated,
         )
 
     def __repr__(self) -> str:

@@ -23,10 +23,11 @@ from ..group.state import Phase
 from ..group.topics import SubscribedTopics, TopicSelection
 from ..net.cluster import Cluster
 from ..offsets import list_offsets
-from ..types import OffsetAndMetadata, TopicPartition
+from ..types import NO_ID, OffsetAndMetadata, TopicPartition
 from .assignment import Assignment
 from .fetch_responses import RESETS
 from .options import ConsumerOptions
+from .recreation import RecreatedTopics
 
 _log = logging.getLogger(__name__)
 
@@ -48,8 +49,10 @@ class ConsumerCoordinator:
         options: ConsumerOptions,
         group: GroupOptions | None,
         changed: asyncio.Event,
+        recreated: RecreatedTopics,
     ) -> None:
         self._cluster = cluster
+        self._recreated = recreated
         self._assignment = assignment
         self._options = options
         self._group = group
@@ -132,6 +135,7 @@ class ConsumerCoordinator:
                 )
                 refused.exception()  # the caller need not await it
                 return refused
+        offsets = self._assignment.with_ids(offsets)
         done = commits.submit(offsets)
         done.add_done_callback(lambda done: self._commit_ended(done, offsets))
         return done
@@ -227,17 +231,24 @@ class ConsumerCoordinator:
         self._refresh_at = time.monotonic() + interval
 
     async def _find_positions(self) -> None:
+        await self._cluster.need({key.topic for key in self._assignment.without_position()})
+        states = self._assignment.states
+        for partition in self._assignment.without_position():
+            self._recreated.check(partition, states[partition])
         missing = self._assignment.without_position()
-        asked = {key: (self._assignment.states[key], at) for key, at in missing.items()}
+        asked = {key: (states[key], at, states[key].topic_id) for key, at in missing.items()}
 
         def is_wanted(partition: TopicPartition) -> bool:
-            """Whether nobody sought elsewhere meanwhile, or had the partition in between."""
+            """Whether neither partition nor topic was in between, nor the user sought elsewhere."""
             state = self._assignment.states.get(partition)
-            return state is not None and (state, state.reset_to) == asked[partition]
+            if state is None:
+                return False
+            return (state, state.reset_to, state.topic_id) == asked[partition]
 
         unset = [partition for partition, reset_to in missing.items() if reset_to is None]
         if self._group is not None and unset:
-            committed = await fetch_committed(self._cluster, self._group.group, unset)
+            ids = {key.topic: states[key].topic_id or NO_ID for key in unset}
+            committed = await fetch_committed(self._cluster, self._group.group, unset, ids)
             for partition, offset in committed.items():
                 missing.pop(partition, None)
                 if is_wanted(partition):

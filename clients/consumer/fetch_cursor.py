@@ -187,6 +187,7 @@ def batches_of(
     batches: list[PartitionRecords] = []
     for cursor, records in decoded:  # after all decoding: none is lost if one fails
         if delivered := list(cursor.deliver(records)):
-            batches.append(PartitionRecords(*cursor.fetched.partition, delivered))
+            fetched = cursor.fetched
+            batches.append(PartitionRecords(*fetched.partition, delivered, fetched.topic_id))
         cursor.finish()
     return batches

@@ -132,6 +132,7 @@ class FetchResponses:
                 check_crcs=self._options.check_crcs,
                 aborted=(data.aborted_transactions or ()) if is_committed else (),
                 max_size=self._options.batch_max_bytes,
+                topic_id=state.known_id,
             )
             state.fetched.append(fetched)
 

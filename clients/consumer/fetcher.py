@@ -13,12 +13,12 @@ from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse
 from ..errors import check
 from ..net.cluster import Cluster
 from ..net.pool import ConnectionGroup
-from ..types import TopicPartition, by_topic
+from ..types import NO_ID, TopicPartition, by_topic
 from .assignment import Assignment, PartitionState
 from .fetch_responses import FetchResponses
 from .leader_search import LeaderSearch
 from .options import ConsumerOptions
-from .recreation import NO_ID, RecreatedTopics
+from .recreation import RecreatedTopics
 from .truncation import TruncationCheck
 
 LEAST = 4 * 1024 * 1024
@@ -106,7 +106,7 @@ class Fetcher:
         self._changed = changed
         self._check = TruncationCheck(cluster, assignment, self.responses, changed)
         self._search = LeaderSearch(cluster, assignment, self.responses, changed)
-        self._recreated = RecreatedTopics(cluster, options)
+        self.recreated = RecreatedTopics(cluster, options)
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._asked: dict[int, _Ask] = {}
         self._windows: dict[int, FetchWindow] = {}
@@ -137,7 +137,7 @@ class Fetcher:
             if broker is None:
                 leaderless.add(partition)
                 continue
-            self._recreated.check(partition, state)
+            self.recreated.check(partition, state)
             held[broker] = held.get(broker, _Held()).and_of(state)
             offset = state.fetch_offset
             if broker in self._fetches or offset is None or not self._has_room(state, offset):

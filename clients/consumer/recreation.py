@@ -4,14 +4,11 @@ import logging
 from uuid import UUID
 
 from ..net.cluster import Cluster
-from ..types import TopicPartition
+from ..types import NO_ID, TopicPartition
 from .assignment import PartitionState
 from .options import ConsumerOptions
 
 _log = logging.getLogger(__name__)
-
-NO_ID = UUID(int=0)
-"""What a topic's id is where the broker names none: before Kafka 2.8."""
 
 
 class RecreatedTopics:
@@ -28,9 +25,11 @@ class RecreatedTopics:
 
     def check(self, partition: TopicPartition, state: PartitionState) -> None:
         """Have a partition start over whose topic is another one now."""
-        topic_id = self._cluster.metadata.topics[partition.topic].topic_id
-        known = state.topic_id
-        if known in {None, NO_ID}:
+        topic = self._cluster.metadata.topics.get(partition.topic)
+        if topic is None:
+            return
+        topic_id = topic.topic_id
+        if state.topic_id in {None, NO_ID}:
             state.topic_id = topic_id
         if topic_id in {state.topic_id, NO_ID}:
             return

@@ -139,17 +139,18 @@ class Cluster:
         kind: CoordinatorKind = CoordinatorKind.GROUP,
         connection_group: ConnectionGroup = ConnectionGroup.COORDINATOR,
         timeout: float | None = None,
+        by_id: bool = False,
         newest: int | None = None,
     ) -> Any:
         """Return the response of the coordinator of a group, or of a transactional id.
 
-        ``newest`` as in :meth:`Connection.request`. The caller calls :meth:`forget_coordinator` if
-        the response says that the broker is not it.
+        ``by_id`` and ``newest`` as in :meth:`Connection.request`. The caller calls
+        :meth:`forget_coordinator` if the response says that the broker is not it.
         """
         try:
             connection = await self.coordinator_connection(group, kind, connection_group)
             return await connection.request(
-                api, message, timeout or self.request_timeout, newest=newest
+                api, message, timeout or self.request_timeout, by_id=by_id, newest=newest
             )
         except (ConnectionFailed, RequestTimedOut):
             self.forget_coordinator(group, kind)

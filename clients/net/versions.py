@@ -69,7 +69,11 @@ SPOKEN: Mapping[int, tuple[int, int]] = {
     ApiKey.QUEUE_OFFSETS: (0, 0),
 }
 
-SPOKEN_BY_ID: Mapping[int, tuple[int, int]] = {ApiKey.FETCH: (13, 16)}
+SPOKEN_BY_ID: Mapping[int, tuple[int, int]] = {
+    ApiKey.FETCH: (13, 16),
+    ApiKey.OFFSET_COMMIT: (10, 10),
+    ApiKey.OFFSET_FETCH: (10, 10),
+}
 """Versions that name topics by id, for requests that must not reach another topic of that name."""
 
 

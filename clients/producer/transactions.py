@@ -29,13 +29,21 @@ from qbus.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 
+from ..committed import explain_unknown
 from ..errors import RequestTimedOut, TransactionAborted, TransactionFailed, api_error, check
 from ..net.cluster import Cluster, CoordinatorKind
 from ..net.pool import ConnectionGroup
 from ..net.retry import retrying
 from ..net.routing import COORDINATOR_MOVED
 from ..prepared import LAST_END_OF_V1, PreparedTransaction
-from ..types import GroupMetadata, OffsetAndMetadata, TopicPartition, by_topic, committable
+from ..types import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    TopicPartition,
+    by_topic,
+    by_topic_and_id,
+    committable,
+)
 from .accumulator import Accumulator
 from .batch import ProducerIdentity
 from .options import ProducerOptions
@@ -302,12 +310,13 @@ class Transactions:
             topics=[
                 TxnOffsetCommitRequestTopic(
                     name=topic,
+                    topic_id=topic_id.bytes,
                     partitions=[
                         _to_commit(index, offsets[TopicPartition(topic, index)])
                         for index in indexes
                     ],
                 )
-                for topic, indexes in by_topic(offsets).items()
+                for (topic, topic_id), indexes in by_topic_and_id(offsets).items()
             ],
         )
         newest = None if self._state.is_v2 else _LAST_COMMIT_OF_V1
@@ -320,12 +329,16 @@ class Transactions:
                 connection_group=ConnectionGroup.MAIN,
                 newest=newest,
             )
-            _raise_worst(
-                api_error(part.error_code, of=f"{topic.name}-{part.partition_index}")
+            refused = {
+                TopicPartition(topic.name, part.partition_index): api_error(
+                    part.error_code, of=f"{topic.name}-{part.partition_index}"
+                )
                 for topic in response.topics
                 for part in topic.partitions
                 if part.error_code
-            )
+            }
+            await explain_unknown(self._cluster, offsets, refused)
+            _raise_worst(refused.values())
 
         await self._repeat(attempt, group.group, CoordinatorKind.GROUP)
 

@@ -312,15 +312,20 @@ class FakeBroker:
     def offset_commit(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
         response = OffsetCommitResponse()
         for topic in request.topics:
-            for asked in topic.partitions:
-                key = (request.group_id, topic.name, asked.partition_index)
+            name = topic.name or self._named(topic.topic_id)
+            for asked in topic.partitions if name else ():
+                key = (request.group_id, name, asked.partition_index)
                 self.committed[key] = asked.committed_offset
                 self.noted[key] = asked.committed_metadata or ""
+            code = ErrorCode.NONE if name else ErrorCode.UNKNOWN_TOPIC_ID
             response.topics.append(
                 OffsetCommitResponseTopic(
                     name=topic.name,
+                    topic_id=topic.topic_id,
                     partitions=[
-                        OffsetCommitResponsePartition(partition_index=asked.partition_index)
+                        OffsetCommitResponsePartition(
+                            partition_index=asked.partition_index, error_code=code
+                        )
                         for asked in topic.partitions
                     ],
                 )
@@ -330,11 +335,15 @@ class FakeBroker:
     def offset_fetch(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
         (group,) = request.groups
         asked = [
-            (topic.name, index) for topic in group.topics or [] for index in topic.partition_indexes
+            (topic.name or self._named(topic.topic_id), topic.topic_id, index)
+            for topic in group.topics or []
+            for index in topic.partition_indexes
         ]
         if group.topics is None:
             asked = [
-                (topic, index) for name, topic, index in self.committed if name == group.group_id
+                (topic, ZERO_UUID, index)
+                for name, topic, index in self.committed
+                if name == group.group_id
             ]
         return OffsetFetchResponse(
             groups=[
@@ -343,9 +352,10 @@ class FakeBroker:
                     topics=[
                         OffsetFetchResponseTopics(
                             name=topic,
+                            topic_id=topic_id,
                             partitions=[self._fetched_offset(group.group_id, topic, index)],
                         )
-                        for topic, index in asked
+                        for topic, topic_id, index in asked
                     ],
                 )
             ]
@@ -356,6 +366,7 @@ class FakeBroker:
             partition_index=index,
             committed_offset=self.committed.get((group, topic, index), -1),
             metadata=self.noted.get((group, topic, index), ""),
+            error_code=ErrorCode.NONE if topic else ErrorCode.UNKNOWN_TOPIC_ID,
         )
 
     # The connections.

@@ -9,7 +9,7 @@ from typing import Any
 
 from qbus.errors import ErrorCode
 from qbus.records import iter_records, read_header
-from qbus.wire import ApiKey
+from qbus.wire import ZERO_UUID, ApiKey
 from qbus.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from qbus.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -27,6 +27,7 @@ from qbus.wire.messages.produce import (
 )
 from qbus.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -159,6 +160,11 @@ class FakeTransactions:
             entry.groups.add(request.group_id)
         return AddOffsetsToTxnResponse(error_code=code)
 
+    def _is_other(self, topic: TxnOffsetCommitRequestTopic) -> bool:
+        """Whether a request means another topic of the same name."""
+        known = self.broker.ids.get(topic.name, ZERO_UUID)
+        return topic.topic_id not in {ZERO_UUID, known}
+
     def txn_offset_commit(self, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
         entry = self.entries[request.transactional_id]
         code = self._refusal(entry, request.producer_epoch)
@@ -167,16 +173,18 @@ class FakeTransactions:
         if not code:
             entry.is_open = True
             for topic in request.topics:
-                for part in topic.partitions:
+                for part in topic.partitions if not self._is_other(topic) else ():
                     place = (request.group_id, topic.name, part.partition_index)
                     entry.offsets[place] = part.committed_offset
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID
         return TxnOffsetCommitResponse(
             topics=[
                 TxnOffsetCommitResponseTopic(
                     name=topic.name,
                     partitions=[
                         TxnOffsetCommitResponsePartition(
-                            partition_index=part.partition_index, error_code=code
+                            partition_index=part.partition_index,
+                            error_code=unknown if self._is_other(topic) else code,
                         )
                         for part in topic.partitions
                     ],

@@ -3,6 +3,8 @@
 They count when the transaction is committed. From version 3 on the request may name the member that
 read up to there, which is checked as in OffsetCommit (KIP-447). Up to version 4 the transaction has
 to have the group already, by AddOffsetsToTxn; from version 5 on this request adds it (KIP-890).
+Offsets of a topic that was deleted and created again are refused with UNKNOWN_TOPIC_ID where the
+request has its id, which is a tagged field of Qbus's own.
 """
 
 from functools import partial
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.names import OFFSETS_TOPIC
+from qbus.wire import ZERO_UUID
 from qbus.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -87,6 +90,7 @@ async def _take(
     """Add what can be committed to ``offsets``, and answer for the rest."""
     topic = broker.metadata.topics.get(wanted.name)
     is_denied = not context.allows(Operation.READ, topic_resource(wanted.name))
+    is_other = topic is not None and wanted.topic_id not in {ZERO_UUID, topic.id}
     limit = broker.config.offset_metadata_max_bytes
     answers = []
     if pace.is_over(_OF_TOPIC):
@@ -97,7 +101,9 @@ async def _take(
         error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if not is_denied:
             index = partition.partition_index
-            error = refusal(topic, index, partition.committed_metadata, limit)
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+            if not is_other:
+                error = refusal(topic, index, partition.committed_metadata, limit)
         if topic is not None and not error:
             offsets[topic.name, partition.partition_index] = Offset(
                 partition.committed_offset,

@@ -74,7 +74,7 @@ class Reading:
             isolation_level="read_committed" if committed else "read_uncommitted",
         )
         self._stops = StopOffsets(self._consumer, until)
-        self._done: dict[TopicPartition, int] = {}
+        self._done: dict[TopicPartition, OffsetAndMetadata] = {}
         self._first: dict[TopicPartition, int] = {}
         self._found_at = 0.0
 
@@ -124,7 +124,9 @@ class Reading:
                     self._consumer.pause([partition])
                 if records:
                     yield replace(batch, records=records)
-                    self._done[partition] = records[-1].offset + 1
+                    self._done[partition] = OffsetAndMetadata(
+                        records[-1].offset + 1, topic_id=batch.topic_id
+                    )
                 if remaining is not None:
                     remaining -= len(records)
                     if remaining == 0:
@@ -270,10 +272,12 @@ class Reading:
 
     async def _commit(self, *, is_failing: bool) -> None:
         assigned = set(self._consumer.assignment)
-        offsets = {p: OffsetAndMetadata(at) for p, at in self._done.items() if p in assigned}
+        offsets = {p: at for p, at in self._done.items() if p in assigned}
         try:
             if offsets:
                 await self._consumer.commit(offsets)
         except ApiError as error:
-            if not is_failing and error.code not in _MOVED_ON:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_ID:
+                click.echo(f"qbus: {describe(error)}", err=True)
+            elif not is_failing and error.code not in _MOVED_ON:
                 raise

@@ -5,7 +5,7 @@ and instance id (KIP-447); 4 can return that a transaction must be aborted (KIP-
 group to the transaction, which takes AddOffsetsToTxn before (KIP-890, transaction version 2).
 """
 
-from qbus.wire.declare import Int16, Int32, Int64, String, Struct, field
+from qbus.wire.declare import Int16, Int32, Int64, String, Struct, Uuid, field
 
 
 class TxnOffsetCommitRequestPartition(Struct):
@@ -18,6 +18,8 @@ class TxnOffsetCommitRequestPartition(Struct):
 class TxnOffsetCommitRequestTopic(Struct):
     name: String = field()
     partitions: list[TxnOffsetCommitRequestPartition] = field()
+    # Qbus's own: refused with UNKNOWN_TOPIC_ID if the topic of this name has another id.
+    topic_id: Uuid = field("3+", tag=10000)
 
 
 class TxnOffsetCommitRequest(Struct, flexible="3+"):

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -13,6 +14,7 @@ from qbus.cli.consume.selection import Selection
 from qbus.cli.failures import Failure
 from qbus.cli.parameters import Position
 from qbus.cli.targets import Target
+from qbus.clients.errors import TopicDeleted
 from qbus.clients.types import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -38,7 +40,9 @@ class FakeConsumer:
         self.subscribed: list[str] = []
         self.positions: dict[TopicPartition, int | None] = {}
         self.group: dict[TopicPartition, int] = {}
+        self.committed_offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self.commit_error: ApiError | None = None
+        self.topic_id: UUID | None = None
         self.closed_with: bool | None = None
         self.batch_size = 2
         self.paused: set[TopicPartition] = set()
@@ -111,7 +115,8 @@ class FakeConsumer:
             stop = min(at + self.batch_size, self.end[partition])
             self.positions[partition] = stop
             if at < stop:
-                batches.append(PartitionRecords(*partition, [record(n) for n in range(at, stop)]))
+                records = [record(n) for n in range(at, stop)]
+                batches.append(PartitionRecords(*partition, records, self.topic_id))
         await asyncio.sleep(0)
         return batches
 
@@ -123,6 +128,7 @@ class FakeConsumer:
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         if self.commit_error is not None:
             raise self.commit_error
+        self.committed_offsets = dict(offsets)
         self.group |= {p: at.offset for p, at in offsets.items()}
 
     async def close(self, *, commit: bool) -> None:
@@ -253,6 +259,18 @@ async def test_a_commit_after_a_rebalance_is_ignored(
     consumer.commit_error = ApiError(code)
     await read(EARLIEST, group="g")
     assert consumer.closed_with is False
+
+
+async def test_offsets_are_committed_for_the_topic_that_their_records_are_of(
+    consumer: FakeConsumer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    consumer.topic_id = UUID(int=7)
+    await read(EARLIEST, group="g")
+    assert {at.topic_id for at in consumer.committed_offsets.values()} == {UUID(int=7)}
+    consumer.group.clear()
+    consumer.commit_error = TopicDeleted("offset 15 of t-0 is not committed: it was deleted")
+    await read(EARLIEST, group="h")
+    assert "offset 15 of t-0 is not committed" in capsys.readouterr().err
 
 
 async def test_a_failed_commit_is_raised_after_the_consumer_is_closed(

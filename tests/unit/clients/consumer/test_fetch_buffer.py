@@ -11,8 +11,7 @@ import pytest
 from qbus.clients.consumer import fetch_cursor
 from qbus.clients.consumer.assignment import Assignment
 from qbus.clients.consumer.fetch_cursor import Turn, batches_of, is_over
-from qbus.clients.consumer.recreation import NO_ID
-from qbus.clients.types import OffsetAndMetadata, PartitionRecords
+from qbus.clients.types import NO_ID, OffsetAndMetadata, PartitionRecords
 from qbus.errors import ErrorCode
 from qbus.records import CorruptBatch
 from qbus.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData

@@ -34,7 +34,13 @@ class Coordinator:
         self.open.set()
 
     async def ask_coordinator(
-        self, group: str, api: Any, request: OffsetCommitRequest, *, connection_group: Any
+        self,
+        group: str,
+        api: Any,
+        request: OffsetCommitRequest,
+        *,
+        connection_group: Any,
+        by_id: bool,
     ) -> OffsetCommitResponse:
         self.requests.append(request)
         await self.open.wait()

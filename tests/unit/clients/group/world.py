@@ -69,6 +69,7 @@ class Network:
         *,
         connection_group: object = None,
         timeout: float = 0,
+        by_id: bool = False,
     ) -> Any:
         await self._pass()
         answer = asyncio.ensure_future(self._world.coordinator.answer(request))

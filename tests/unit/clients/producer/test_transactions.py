@@ -640,6 +640,24 @@ class TestOffsets:
                 await eventually(lambda: _polled(consumer))
                 assert consumer.position("t", 0) == 3
 
+    @both_versions
+    async def test_positions_in_a_deleted_topic_abort_the_transaction(self, version: int) -> None:
+        async with transactional(version) as (producer, coordinator):
+            broker = coordinator.broker
+            broker.ids["t"] = b"1" * 16
+            async with Producer(broker.bootstrap) as plain:
+                await (await plain.send_many("t", [b"1", b"2", b"3"]))
+            async with Consumer(
+                broker.bootstrap, group="g", auto_commit=False, offset_reset="earliest"
+            ) as consumer:
+                consumer.assign([("t", 0)])
+                await eventually(lambda: consumer.poll(0.1))
+                broker.ids["t"] = b"2" * 16
+                with pytest.raises(TransactionAborted, match="deleted and created again"):
+                    async with producer.transaction():
+                        await producer.send_offsets(consumer)
+            assert broker.committed == {}
+
     async def test_a_consumer_that_commits_by_itself_is_refused(self) -> None:
         async with (
             transactional() as (producer, coordinator),

@@ -114,6 +114,20 @@ class TestAtEveryVersion:
         assert answers == [ErrorCode.NONE, unknown, unknown]
         assert await errors(broker, version, request(0, topic="u")) == [unknown]
 
+    async def test_offsets_of_a_deleted_topic_are_refused_if_the_request_has_its_id(
+        self, version: int
+    ) -> None:
+        broker = broker_with_topic()
+        asked = request(0)
+        asked.topics[0].topic_id = b"f" * 16
+
+        answers = await errors(broker, version, asked)
+
+        has_ids = version >= 3  # tagged fields
+        assert answers == [ErrorCode.UNKNOWN_TOPIC_ID if has_ids else ErrorCode.NONE]
+        asked.topics[0].topic_id = TOPIC_ID
+        assert await errors(broker, version, asked) == [ErrorCode.NONE]
+
     async def test_nobody_is_asked_for_nothing(self, version: int) -> None:
         broker = broker_with_topic()
 
