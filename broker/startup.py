@@ -36,6 +36,7 @@ from .controller import (
     unregister_broker,
 )
 from .controller.configs import FORMER_MIRROR_SOURCE
+from .controller.idle_queues import SWEEP_S, IdleQueueSweep
 from .dead_letters import DeadLetters
 from .delay import DelayService
 from .descriptors import most_files_of_logs
@@ -59,6 +60,7 @@ from .partition.replica_manager import ReplicaManager
 from .partition_fold import PartitionFold
 from .producer_ids import ProducerIds
 from .queues import QueueService
+from .queues.idle_votes import IdleVotes
 from .quotas.service import follow_quotas
 from .registered_metrics import register_metrics
 from .replicator.lazy_fetchers import LazyFetchers
@@ -144,6 +146,9 @@ async def running_broker(
         cleaner = _cleaner(config, clock, logs, replicas)
         stopping_replicas.push_async_callback(replicas.stop)
         delays, queues = _hidden_records(config, clock, metadata, replicas, stopping_replicas)
+        idle_votes = _idle_votes(
+            store, metadata, clock, queues, replicas, (config.node_id, registration.epoch)
+        )
         log_parts = LogParts(clock, metadata, controller, replicas.tasks)
         transactions = _transactions(
             config, store, metadata, log_parts, replicas, stopping_replicas
@@ -162,10 +167,7 @@ async def running_broker(
             registration.epoch,
         ).register(replicas.tasks)
         detector = FailureDetector(store, metadata, config.node_id, config.inter_broker_listener)
-        # The hub knows of the end of a process without looking for it.
-        if config.crash_detection_enable and config.zookeeper_address is not None:
-            parts.push_async_callback(detector.stop)
-            detector.start()
+        _detect_failures(config, detector, parts)
         broker = Broker(
             config=config,
             clock=clock,
@@ -192,7 +194,7 @@ async def running_broker(
             access=access,
             audit=access.audit,
         )
-        _complete(broker, transactions.peers, detector, jobs, stopping_replicas)
+        _complete(broker, transactions.peers, detector, jobs, stopping_replicas, idle_votes)
         yield broker
 
 
@@ -255,6 +257,29 @@ def _hidden_records(
     return delays, queues
 
 
+def _detect_failures(
+    config: BrokerConfig, detector: FailureDetector, parts: AsyncExitStack
+) -> None:
+    """Begin to look for dead brokers; the hub knows of the end of a process without that."""
+    if config.crash_detection_enable and config.zookeeper_address is not None:
+        parts.push_async_callback(detector.stop)
+        detector.start()
+
+
+def _idle_votes(
+    store: MetadataStore,
+    metadata: MetadataCache,
+    clock: Clock,
+    queues: QueueService,
+    replicas: ReplicaManager[ReplicaSessions],
+    broker: tuple[int, int],
+) -> IdleVotes:
+    """What votes for idle queues, and follows the partitions, which are not opened yet."""
+    votes = IdleVotes(store, metadata, clock, queues, broker)
+    replicas.events.subscribe(votes)
+    return votes
+
+
 class _Transactions(NamedTuple):
     """The transaction coordinator, and what it needs."""
 
@@ -307,6 +332,7 @@ def _complete(
     detector: FailureDetector,
     jobs: Sequence[ListenerInfo],
     stopping: AsyncExitStack,
+    idle_votes: IdleVotes,
 ) -> None:
     """Add what stands on all the rest: compaction, transactions, quotas, metrics, jobs."""
     peers.serve(broker)
@@ -328,11 +354,28 @@ def _complete(
     if broker.authentication.takes_tokens:
         read = broker.authentication.look_after_tokens
         tasks.add("read the keys of tokens", _TOKEN_KEYS_S, read)
+    _delete_idle_queues(broker, idle_votes)
+    stopping.push_async_callback(idle_votes.close)
     if jobs:
-        stopping.callback(_serve_jobs(broker, jobs).close)
+        service = _serve_jobs(broker, jobs, idle_votes)
+        idle_votes.users.append(service.is_used)
+        stopping.callback(service.close)
 
 
-def _serve_jobs(broker: Broker, listening: Sequence[ListenerInfo]) -> "DisqueService":
+def _delete_idle_queues(broker: Broker, votes: IdleVotes) -> None:
+    sweep = IdleQueueSweep(broker.store, broker.metadata, broker.controller)
+    votes.register(broker.replicas.tasks)
+    broker.replicas.tasks.add("delete idle queues", SWEEP_S, sweep.sweep)
+    broker.metrics.counter(
+        "queues_deleted_idle",
+        "Number of idle queues that this broker has deleted as the controller.",
+        lambda: sweep.deleted,
+    )
+
+
+def _serve_jobs(
+    broker: Broker, listening: Sequence[ListenerInfo], idle_votes: IdleVotes
+) -> "DisqueService":
     """Have the queues of jobs, which are imported only where they are served."""
     from .disque.metrics import register_metrics as register_job_metrics  # noqa: PLC0415
     from .disque.queues import SettingsReader  # noqa: PLC0415
@@ -362,6 +405,7 @@ def _serve_jobs(broker: Broker, listening: Sequence[ListenerInfo]) -> "DisqueSer
         link,
         tls_address,
         _note_jobs(broker.authentication),
+        idle_votes.reclaim,
     )
     service = DisqueService(
         broker.config, broker.clock, broker.cluster_id, address or listening[0].address, world

@@ -9,6 +9,7 @@ from .configs import (
     replace,
     says_compacted,
     with_compacted,
+    with_idle_time,
     with_mirror_source,
 )
 from .controller import ConfigChange, Controller, Growth, Reassignment
@@ -53,5 +54,6 @@ __all__ = [
     "says_compacted",
     "unregister_broker",
     "with_compacted",
+    "with_idle_time",
     "with_mirror_source",
 ]

@@ -15,6 +15,7 @@ from qbus.errors import ApiError, ConfigError, ErrorCode
 
 MIRROR_SOURCE = "qbus.mirror.source"
 FORMER_MIRROR_SOURCE = "qbus.mirror.former.source"
+IDLE_TIME = "qbus.queue.idle.ms"
 CLEANUP_POLICY = "cleanup.policy"
 COMPACTED = "qbus.compacted"
 MIRROR_KEYS = frozenset(
@@ -138,6 +139,18 @@ def with_compacted(current: Mapping[str, str], edited: Mapping[str, str]) -> dic
     ends = _compacts(current) and not _compacts(edited)
     if ends or current.get(COMPACTED) is not None:
         config[COMPACTED] = "true"
+    return config
+
+
+def with_idle_time(current: Mapping[str, str], edited: Mapping[str, str]) -> dict[str, str]:
+    """Drop the idle time-out of a queue from a configuration that changes anything else.
+
+    A queue that ADDJOB has created, and that somebody configures, is kept as one that was created
+    on purpose: its deletion would take the configuration along.
+    """
+    config = dict(edited)
+    if config != dict(current) and config.get(IDLE_TIME) == current.get(IDLE_TIME):
+        config.pop(IDLE_TIME, None)
     return config
 
 

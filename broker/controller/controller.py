@@ -29,6 +29,7 @@ from .controller_election import ControllerElection
 from .controller_loop import ControllerLoop
 from .decisions import Decision, DecisionQueue, Planned
 from .elections import ElectionType, current_view
+from .idle_queues import IdleQueue
 from .leader_elector import ControlledShutdown, LeaderElector
 from .reassignments import begin, cancel, writes
 from .topics import (
@@ -38,6 +39,7 @@ from .topics import (
     TopicPlanner,
     check_count,
     delete,
+    delete_unchanged,
     nodes_of,
     renew,
 )
@@ -163,6 +165,21 @@ class Controller:
             return plan_again(topic) if attempt else decided(topic, nodes_of(topic))
 
         return await self._carry_out(plan, names, _topic)
+
+    async def delete_idle(self, queues: Sequence[IdleQueue]) -> list[Topic | ApiError]:
+        """Delete topics that are idle queues; return the deleted topic or the error of each.
+
+        One whose votes, state or configuration has changed is kept: NOT_CONTROLLER.
+        """
+
+        def plan(queue: IdleQueue, attempt: int) -> Decision[Topic]:
+            topic = queue.topic
+            if attempt or self._metadata.topics.get(topic.name) is not topic:
+                raise ApiError(ErrorCode.NOT_CONTROLLER, f"{topic.name} has changed")
+            change = _told(topic.name, TopicChange(topic.id, DELETED))
+            return Decision(topic, [*queue.checks, *delete_unchanged(topic)], change)
+
+        return await self._carry_out(plan, queues, lambda queue: _topic(queue.topic.name))
 
     async def create_partitions(
         self, growths: Sequence[Growth], *, validate_only: bool = False

@@ -261,6 +261,23 @@ def delete(topic: Topic, nodes: Iterable[str]) -> list[Op]:
     return ops
 
 
+def delete_unchanged(topic: Topic) -> list[Op]:
+    """Plan the deletion of a topic that is still as it is known, with its partitions' states.
+
+    A change of a leader, of the in-sync replicas or of the configuration meanwhile fails it.
+    """
+    versions = {
+        PartitionStateNode.path(topic.name, index): partition.version
+        for index, partition in enumerate(topic.partitions)
+    }
+    versions[TopicNode.path(topic.name)] = topic.version
+    versions[ConfigNode.topic_path(topic.name)] = topic.config_version
+    return [
+        Delete(op.path, versions.get(op.path, op.version)) if isinstance(op, Delete) else op
+        for op in delete(topic, nodes_of(topic))
+    ]
+
+
 def renew(topic: Topic) -> Op:
     """Plan another version of a topic's node: a deletion planned before does not apply then.
 

@@ -208,6 +208,10 @@ class Adder:
         """How many jobs for now are on their way into a partition, and count in no length yet."""
         return self._open.get(partition, 0)
 
+    def is_adding(self, partition: Partition) -> bool:
+        """Whether jobs are to be appended to a partition at the end of this turn."""
+        return any(waits_for is partition for waits_for, _ in self._waiting)
+
     def add(self, partition: Partition, ids: JobIds, job: NewJob) -> None:
         """Append a job at the end of this turn; its reply has its id once it is safe."""
         key = (partition, ids)

@@ -136,7 +136,7 @@ class JobCommands:
     def _part(self, queue: JobQueue) -> Part | None:
         """The partition that takes this node's jobs: always the same, so that they keep order."""
         for part in queue.parts:
-            if not part.partition.error:
+            if not part.partition.error and not part.partition.is_paused:
                 return part
         return None
 
@@ -189,6 +189,10 @@ class JobCommands:
             part = self._part(queue)
             if part is not None and not (service.nodes.is_leaving and not call.is_local):
                 return await self._add_to(call, queue, part, options)
+            left_s = end - self._loop.time()
+            if left_s > 0 and any(part.partition.is_paused for part in queue.parts):
+                await service.reclaim(queue, left_s)
+                continue
             if staying:
                 return await self._add_elsewhere(staying[0], call.arguments, end)
             if service.nodes.is_leaving and not call.is_local:

@@ -263,6 +263,11 @@ class JobQueue:
         return sum(1 for _ in islice((one for one in self._clients if not one.is_node), most))
 
     @property
+    def is_used(self) -> bool:
+        """Whether clients wait for jobs, or jobs of other nodes wait for clients."""
+        return bool(self._clients or self._chosen or self._imported)
+
+    @property
     def is_paused_in(self) -> bool:
         """Whether no jobs are taken."""
         return self.pause in {"in", "all"}

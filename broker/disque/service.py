@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 from qbus.clock import Clock
-from qbus.config import TOPIC_CONFIG, Address, BrokerConfig
+from qbus.config import Address, BrokerConfig
 from qbus.errors import ApiError, ErrorCode
 from qbus.jobs import GROUP, JobIds, queue_of, topic_of
 from qbus.metadata import StoreError
@@ -266,8 +267,9 @@ class DisqueService(PartitionListener[Partition]):
 
     async def _create(self, queue: JobQueue, replicas: int) -> None:
         config: dict[str, str | None] = {"qbus.delay.enable": "true"}
-        if "qbus.queue.retention" in TOPIC_CONFIG:
-            config["qbus.queue.retention"] = "acknowledged"
+        config["qbus.queue.retention"] = "acknowledged"
+        if self.config.disque_queue_idle_ms >= 0:
+            config["qbus.queue.idle.ms"] = str(self.config.disque_queue_idle_ms)
         count = min(max(replicas, self.nodes.usual_replicas), self.nodes.most_replicas)
         await self._make_group_known()
         new = NewTopic(queue.topic, self.nodes.size, count, config=config)
@@ -283,6 +285,28 @@ class DisqueService(PartitionListener[Partition]):
             self.need_served(queue)
             await self.wait_for_change(end - self._loop.time())
         raise CommandError("ERR the queue has no leader yet, try again")
+
+    def is_used(self, partition: Partition) -> bool:
+        """Whether clients use a partition's queue now: they wait for jobs, or one is on its way.
+
+        A paused queue is used, too: its deletion would end the pause.
+        """
+        queue = self._queues.get(queue_of(partition.topic))
+        is_used = queue is not None and (queue.is_used or queue.pause != "none")
+        return is_used or self.adder.is_adding(partition)
+
+    async def reclaim(self, queue: JobQueue, most_s: float) -> None:
+        """Have the partitions of a queue take jobs again that refuse them for now, or wait.
+
+        At most ``most_s``, and not long in any case: the caller looks again.
+        """
+        paused = [part.partition for part in queue.parts if part.partition.is_paused]
+        if self._world.reclaim is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(most_s):
+                    await self._world.reclaim(paused)
+        if any(partition.is_paused and not partition.error for partition in paused):
+            await self.wait_for_change(most_s)
 
     async def wait_for_change(self, most_s: float) -> None:
         """Wait until the cluster's topics or brokers change, or what this node leads of them.

@@ -1,6 +1,6 @@
 """What jobs stand on: the parts of a broker that they use, and no more of them than that."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -94,7 +94,8 @@ class World:
     ``users``: who may authenticate besides those that have the password. ``access``: None:
     everything is allowed. ``link``: how other nodes are reached and told who asks; None: as clients
     reach them that have the password alone. ``tls_address``: where clients reach it with TLS.
-    ``note`` is told of log-ins that ``users`` are not asked about.
+    ``note`` is told of log-ins that ``users`` are not asked about. ``reclaim`` has partitions take
+    jobs again that are paused as their queues are idle.
     """
 
     metadata: Metadata
@@ -109,3 +110,4 @@ class World:
     link: Link | None = None
     tls_address: Address | None = None
     note: Note = tell_nobody
+    reclaim: Callable[[Sequence[Partition]], Awaitable[None]] | None = None

@@ -44,7 +44,8 @@ class LogConfig:
     qbus_delay_max_pending: int = 100_000_000
     qbus_delay_dead_letter_topic: str = ""
     qbus_queue_retention: str = "time"
-    qbus_queue_abandoned_ms: int = -1
+    qbus_queue_idle_ms: int = -1
+    qbus_queue_group_idle_ms: int = -1
     qbus_queue_delivery_limit: int = -1
     qbus_queue_retry_backoff_ms: int = -1
     qbus_queue_retry_backoff_max_ms: int = -1

@@ -47,6 +47,10 @@ _PERHAPS_WRITTEN: Final = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 _NOT_HERE: Final = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER})
 
 
+OnRefused = Callable[["Partition"], object]
+"""Called with a partition that is paused, whenever it has refused an append."""
+
+
 class Role(Enum):
     """What this broker is to a partition that it holds."""
 
@@ -80,8 +84,8 @@ class Partition:
     __slots__ = (
         "_acks",
         "_events",
-        "_is_held",
         "_left_open",
+        "_pauses",
         "_refuses",
         "_session",
         "_stable",
@@ -143,7 +147,7 @@ class Partition:
         self.messages_in = 0
         self.replicated_bytes = 0
         self._stable = StableStorage(log, flusher, self._stabilized, self._flush_failed)
-        self._is_held = False  # nothing is appended, so that the log can be closed
+        self._pauses: dict[str, OnRefused | None] = {}  # by reason
         self._refuses = self._refusal  # what clients' records are refused with
         self._storage = storage
         self._truncation = Truncation()
@@ -402,7 +406,7 @@ class Partition:
             ApiError: ``error``, NOT_ENOUGH_REPLICAS, or what the log refuses the batch with.
         """
         if self.error or self._refuses:
-            raise ApiError(self.error or self._refuses)
+            raise self._refused(self._refuses)
         if acks == ACKS_ALL:
             self._check_in_sync()
         info = self.log.append(batch, self.leader_epoch, verification)
@@ -418,8 +422,8 @@ class Partition:
             ApiError: ``error``, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR: the first of them may
                 have been appended.
         """
-        if self.error or self._is_held:
-            raise ApiError(self.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.error or self._pauses:
+            raise self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if acks == ACKS_ALL:
             self._check_in_sync()
         before = self.log.log_end_offset
@@ -432,8 +436,8 @@ class Partition:
 
     def check_takes_own(self) -> None:
         """Raise what :meth:`append_own` would raise before it appends anything."""
-        if self.error or self._is_held:
-            raise ApiError(self.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.error or self._pauses:
+            raise self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._check_in_sync()
 
     def begin_verification(
@@ -511,7 +515,7 @@ class Partition:
             ApiError: ``error``, NOT_ENOUGH_REPLICAS, or what the log refuses the batches with.
         """
         if self.error or self._refuses:
-            raise ApiError(self.error or self._refuses)
+            raise self._refused(self._refuses)
         self._check_in_sync()
         log = self.log
         before = log.log_end_offset
@@ -601,15 +605,34 @@ class Partition:
 
     # Appending nothing for a moment
 
-    def hold(self) -> None:
-        """Refuse clients' records until :meth:`release`; what was appended is acknowledged."""
-        self._is_held = True
+    @property
+    def is_paused(self) -> bool:
+        """Whether all appends are refused for now."""
+        return bool(self._pauses)
+
+    def pause_appends(self, reason: str, on_refused: OnRefused | None = None) -> None:
+        """Refuse all appends until ``reason`` is resumed; what was appended is acknowledged.
+
+        The error is NOT_LEADER_OR_FOLLOWER, after which clients try again. ``on_refused`` is called
+        with the partition for each append that is refused.
+        """
+        self._pauses[reason] = on_refused
         self._refuses = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def release(self) -> None:
-        """Take clients' records again."""
-        self._is_held = False
-        self._refuses = self._refusal
+    def resume_appends(self, reason: str) -> None:
+        """Take appends again, unless another reason keeps it paused."""
+        self._pauses.pop(reason, None)
+        if not self._pauses:
+            self._refuses = self._refusal
+
+    def _refused(self, code: ErrorCode) -> ApiError:
+        """The error of an append that is refused."""
+        if self.error:
+            return ApiError(self.error)
+        for on_refused in self._pauses.values():
+            if on_refused is not None:
+                on_refused(self)
+        return ApiError(code)
 
     @property
     def _refusal(self) -> ErrorCode:

@@ -54,6 +54,7 @@ _REST_EACH_S = 0.0002
 _CLOSED_AT_ONCE = 50  # topics, between which other tasks run
 _FSYNC = "fsync"
 _LOOK_S = 0.002
+_MOVING = "its log moves"
 
 NOTHING: Mapping[int, Partition] = MappingProxyType({})
 
@@ -264,12 +265,12 @@ class PartitionRegistry:
         async with self._changing:
             if self.get_partition(name, index) is not partition:
                 return False
-            partition.hold()
+            partition.pause_appends(_MOVING)
             try:
                 if not await _until(lambda: self._owes_nothing(partition), patience_s):
                     return False
             finally:
-                partition.release()
+                partition.resume_appends(_MOVING)
             if self.get_partition(name, index) is not partition:
                 return False  # the topic was deleted meanwhile
             topic_id = self._ids[name]

@@ -15,6 +15,7 @@ recovery and truncation carry it, as they do delayed records, and there is nothi
   nothing is given out. :mod:`.waiters`: who waits for that. :mod:`.outcomes`: who waits until
   records are done, and for what came of them.
 - :mod:`.dead_lettering`: what is given up goes to another topic.
+- :mod:`.idle` and :mod:`.idle_votes`: which queues are idle, and are deleted.
 - :mod:`.queue` and :mod:`.service`: all of it, with its timer (:mod:`.alarm`) and with those who
   wait, for the partitions that this broker leads.
 """

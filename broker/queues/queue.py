@@ -1,6 +1,7 @@
 """The records of one partition that is led here, as one share group takes them."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -71,8 +72,11 @@ class ShareQueue:
         self._gate = Gate(
             str(self), led.partition, led.clock, self._alarm, self._length, self._try_out
         )
-        self.used_at = self._clock.monotonic()
-        """When a member last took records, waited for any or acknowledged some; in seconds."""
+        self.used_at = -math.inf
+        """When a member last took records, waited for any or acknowledged some; in seconds.
+
+        Monotonic; -inf: none has since this broker leads the partition.
+        """
         self._counts_before = QueueCounts()
         self._messages_before = self.partition.messages_in
         self.dead_lettering = DeadLettering(self, led.dead_letters)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -62,7 +63,7 @@ class LedQueues:
         self._loop = asyncio.get_running_loop()
         self._is_due = False
         self._led_since = clock.monotonic()
-        self._abandoned = LogThrottle(clock, _DAY_S)
+        self._idle_lines = LogThrottle(clock, _DAY_S)
         # What the log says of its queues: it is not replaced as long as the partition is led here.
         self.fold = partition.log.fold.part(QueueFold)
 
@@ -168,27 +169,50 @@ class LedQueues:
                 changes = [Change(ChangeKind.ARCHIVED, 0, start - 1)] if start else []
                 self.journal.add(Entry(name, changes))
 
-    def give_up_abandoned(self) -> None:
-        """Give up what groups that nobody uses any more keep from being removed, or say so."""
+    def used_at(self, group: str) -> float:
+        """When a group last used the partition: now, if a member waits for records.
+
+        By the monotonic clock, in seconds; -inf: it has not since the partition is led here.
+        """
+        queue = self.queues.get(group)
+        if queue is None:
+            return -math.inf
+        return self.clock.monotonic() if queue.waiting else queue.used_at
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all groups are done with all records; without a group, there is no record."""
+        partition, log = self.partition, self.partition.log
+        end = partition.high_watermark
+        fold = self.fold
+        if fold is None or end < log.log_end_offset or not_due(partition):
+            return False
+        if not fold.groups:
+            return not _records_in(partition, [(log.log_start_offset, end - 1)])
+        return not any(
+            _records_in(partition, progress.done.gaps(start, end - 1))
+            for progress in fold.groups.values()
+            if (start := max(progress.start, log.log_start_offset)) < end
+        )
+
+    def give_up_idle(self) -> None:
+        """Give up what idle groups keep from being removed, or warn of them."""
         log, config = self.partition.log, self.partition.log.config
         segments = log.full_segments()
         if self.fold is None or not config.removes_acknowledged or self.partition.error:
             return
         now, kept_before = self.clock.monotonic(), segments[-1].end_offset if segments else 0
         for name, progress in self.fold.groups.items():
-            queue = self.queues.get(name)
-            used_at = self._led_since if queue is None else queue.used_at
-            if queue is not None and queue.waiting:
-                used_at = now
             if progress.start >= kept_before or log.log_start_offset >= kept_before:
                 continue  # it keeps nothing
-            idle_s, limit_ms = now - used_at, config.qbus_queue_abandoned_ms
+            idle_s = now - max(self._led_since, self.used_at(name))
+            limit_ms = config.qbus_queue_group_idle_ms
             if 0 <= limit_ms < idle_s * 1000:
                 self._give_up(name, progress, kept_before)
-            elif limit_ms < 0 and idle_s >= _DAY_S and self._abandoned.allows():
+            elif limit_ms < 0 and idle_s >= _DAY_S and self._idle_lines.allows():
                 _log.warning(
                     "%s: share group %s has taken nothing for %.0f h, and keeps up to %d bytes:"
-                    " work on them, delete the group, or set qbus.queue.abandoned.ms",
+                    " work on them, delete the group, or set qbus.queue.group.idle.ms",
                     self.partition,
                     name,
                     idle_s / 3600,
@@ -197,7 +221,7 @@ class LedQueues:
 
     def _give_up(self, name: str, progress: GroupProgress, offset: int) -> None:
         _log.warning(
-            "%s: share group %s has taken nothing for longer than qbus.queue.abandoned.ms: what it"
+            "%s: share group %s has taken nothing for longer than qbus.queue.group.idle.ms: what it"
             " has not done of the records from %d to %d is given up",
             self.partition,
             name,
@@ -271,7 +295,7 @@ class QueueService(PartitionListener[Partition]):
     def register(self, tasks: BackgroundTasks, retention_interval_s: float) -> None:
         """Add the tasks of the service."""
         tasks.add("mention share groups", retention_interval_s, self.mention)
-        tasks.add("give up abandoned records", retention_interval_s, self.give_up_abandoned)
+        tasks.add("give up records of idle groups", retention_interval_s, self.give_up_idle)
 
     def __iter__(self) -> Iterator[ShareQueue]:
         """The queues that somebody used since this broker leads their partitions."""
@@ -369,10 +393,25 @@ class QueueService(PartitionListener[Partition]):
         for led in list(self._led.values()):
             led.mention()
 
-    def give_up_abandoned(self) -> None:
-        """Give up what groups that nobody uses keep for too long, where topics are set so."""
+    def give_up_idle(self) -> None:
+        """Give up what idle groups keep, where the topics' configuration says so."""
         for led in list(self._led.values()):
-            led.give_up_abandoned()
+            led.give_up_idle()
+
+    def used_at(self, partition: Partition) -> float:
+        """When any group last used a partition: see :meth:`LedQueues.used_at`."""
+        led = self._led.get(partition)
+        return -math.inf if led is None else max(map(led.used_at, led.queues), default=-math.inf)
+
+    def is_done(self, partition: Partition) -> bool:
+        """Whether no record waits for anyone: see :attr:`LedQueues.is_done`.
+
+        False where the partition is not led here.
+        """
+        try:
+            return self._of(partition).is_done
+        except ApiError:
+            return False
 
     # The partitions
 

@@ -97,6 +97,11 @@ def delay_text(text: str) -> str:
     return text
 
 
+def idle_time(text: str) -> str:
+    """A duration as ``90s`` or ``15m``, or ``never``."""
+    return text if text == "never" else delay_text(text)
+
+
 def limit(text: str) -> str:
     """A number from 1 on, or ``none``."""
     if text != "none" and not (text.isascii() and text.isdigit() and int(text) > 0):

@@ -258,6 +258,13 @@ class NetworkKeys(Settings):
         at_least=0,
         static=True,
     )
+    disque_queue_idle_ms = long(
+        300_000,
+        "Idle time-out of queues that ADDJOB creates by itself: qbus.queue.idle.ms of their topics."
+        " -1: they are never deleted. Queues that exist keep theirs.",
+        unit="ms",
+        at_least=-1,
+    )
     disque_admin_enable = boolean(
         False,
         "Whether clients of jobs may stop the broker (SHUTDOWN) and use DEBUG, which deletes jobs.",

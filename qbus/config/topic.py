@@ -251,12 +251,20 @@ class TopicKeys(Settings):
         "knows are done with them, and not before; as long as it knows none, as with time.",
         choices=("time", "acknowledged"),
     )
-    qbus_queue_abandoned_ms = long(
+    qbus_queue_idle_ms = long(
         -1,
-        "With qbus.queue.retention=acknowledged: what a share group has not done is given up, "
-        "except in the active segment, when none of its members has taken records of the "
-        "partition, or waited for any, for so long. -1: never; the broker's log names such groups "
-        "once a day.",
+        "Idle time-out of the queue: the topic is deleted once it has no job that is not done and "
+        "has not been used for this time. -1: never. Queues that ADDJOB creates by itself have "
+        "disque.queue.idle.ms; any other change of their configuration sets it to -1.",
+        unit="ms",
+        at_least=-1,
+    )
+    qbus_queue_group_idle_ms = long(
+        -1,
+        "Idle time-out of share groups, with qbus.queue.retention=acknowledged: a group gives up "
+        "the records that it has not done, except in the active segment, when none of its members "
+        "has taken records of the partition, or waited for any, for this time. -1: never; the "
+        "broker's log names idle groups once a day.",
         unit="ms",
         at_least=-1,
     )

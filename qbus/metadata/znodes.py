@@ -21,6 +21,7 @@ from qbus.names import escape, sanitise
 CLUSTER_ID = "/cluster/id"
 BROKERS = "/brokers/ids"
 BROKER_EPOCHS = "/brokers/epochs"
+IDLE_QUEUES = "/brokers/idle"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 
@@ -280,6 +281,48 @@ class ControllerEpochNode(NamedTuple):
         """Decode what :meth:`encode` wrote."""
         with _decoding("controller epoch", data) as number:
             return cls(int(number))
+
+
+class IdleVote(NamedTuple):
+    """A leader's consent to the deletion of an idle queue, for one of its partitions.
+
+    It is void as soon as the partition's leader epoch is another one.
+    """
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+
+
+class IdleQueuesNode(NamedTuple):
+    """The votes of one broker: an ephemeral node of its session, replaced as a whole.
+
+    The broker appends nothing to a partition from before the node has its vote until after it has
+    not. ``broker_epoch`` is that of its registration.
+    """
+
+    broker_epoch: int
+    votes: tuple[IdleVote, ...] = ()
+
+    @staticmethod
+    def path(node_id: int) -> str:
+        """The path of the votes of broker ``node_id``."""
+        return f"{IDLE_QUEUES}/{node_id}"
+
+    def encode(self) -> bytes:
+        """JSON of Qbus; Kafka has no such node."""
+        votes = [[encode_id(one.topic_id), *one[1:]] for one in self.votes]
+        return _dump({"version": 1, "broker_epoch": self.broker_epoch, "idle": votes}).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Decode what :meth:`encode` wrote."""
+        with _decoding("idle queues", data) as json_:
+            votes = (
+                IdleVote(decode_id(topic_id), int(partition), int(leader_epoch))
+                for topic_id, partition, leader_epoch in json_["idle"]
+            )
+            return cls(int(json_["broker_epoch"]), tuple(votes))
 
 
 class TopicNode(NamedTuple):

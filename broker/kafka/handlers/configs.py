@@ -15,7 +15,7 @@ from qbus.metadata.znodes import ALL_BROKERS
 from ...authorization import CLUSTER, Operation
 from ...authorization import group as group_resource
 from ...authorization import topic as topic_resource
-from ...controller import ConfigChange, with_compacted, with_mirror_source
+from ...controller import ConfigChange, with_compacted, with_idle_time, with_mirror_source
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -176,4 +176,5 @@ def _checked(
 
 
 def _edited_topic(edited: Edited, current: Mapping[str, str]) -> dict[str, str]:
-    return with_compacted(current, with_mirror_source(current, edited(TopicConfig, current)))
+    config = with_idle_time(current, edited(TopicConfig, current))
+    return with_compacted(current, with_mirror_source(current, config))

@@ -9,7 +9,7 @@ from qbus.cli.completing import topics
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command, config_option
 from qbus.cli.output import emit, note
-from qbus.cli.parameters import IntRange, delay_text, header, limit
+from qbus.cli.parameters import IntRange, delay_text, header, idle_time, limit
 from qbus.cli.targets import Target
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ async def stat(
 @_group_option
 @client_command
 async def describe(*, name: str, group: str, target: Target, as_json: bool) -> None:
-    """Show the settings of QUEUE: how often jobs are given out, when, and where dead letters go."""
+    """Show the settings of QUEUE: deliveries, back-off, dead letters, idle time-out."""
     from qbus.cli.queue.settings import read_settings
     from qbus.cli.queue.tables import settings_table
     from qbus.cli.queue.topics import topic_of
@@ -332,6 +332,12 @@ async def describe(*, name: str, group: str, target: Target, as_json: bool) -> N
     help="Where jobs go that could not be done; a topic, which is created if there is none. Empty:"
     " as the group says.",
 )
+@click.option(
+    "--idle",
+    type=idle_time,
+    metavar="10m|never",
+    help="Delete the queue once it has no job and was not used for this time.",
+)
 @client_command
 async def set_settings(
     *,
@@ -340,6 +346,7 @@ async def set_settings(
     backoff: str | None,
     backoff_max: str | None,
     dead_letters: str | None,
+    idle: str | None,
     target: Target,
     as_json: bool,
 ) -> None:
@@ -356,6 +363,7 @@ async def set_settings(
         backoff=backoff,
         backoff_max=backoff_max,
         dead_letters=dead_letters,
+        idle=idle,
     )
     if not changes:
         raise click.UsageError("Name a setting, such as --delivery-limit 10.")

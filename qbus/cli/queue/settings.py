@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from qbus.clients import Admin
 
 NO_LIMIT: Final = "none"
+NEVER: Final = "never"
+_IDLE: Final = "qbus.queue.idle.ms"
 
 _KEYS: Final = {
     "delivery_limit": ("qbus.queue.delivery.limit", "share.delivery.count.limit"),
@@ -29,6 +31,7 @@ def changes_of(
     backoff: str | None = None,
     backoff_max: str | None = None,
     dead_letters: str | None = None,
+    idle: str | None = None,
 ) -> dict[str, str]:
     """The topic's configuration for what is named. Raises Misuse."""
     if dead_letters == topic:
@@ -39,7 +42,10 @@ def changes_of(
         "backoff_max_ms": None if backoff_max is None else str(parse_duration(backoff_max)),
         "dead_letters": dead_letters,
     }
-    return {_KEYS[name][0]: value for name, value in values.items() if value is not None}
+    changes = {_KEYS[name][0]: value for name, value in values.items() if value is not None}
+    if idle is not None:
+        changes[_IDLE] = "-1" if idle == NEVER else str(parse_duration(idle))
+    return changes
 
 
 async def read_settings(admin: "Admin", topic: str, group: str) -> "Document":
@@ -65,6 +71,7 @@ async def read_settings(admin: "Admin", topic: str, group: str) -> "Document":
         "retention": own.get("qbus.queue.retention"),
         "delays": own.get("qbus.delay.enable") == "true",
         "paused": own.get("qbus.queue.pause", "none"),
+        "idle_ms": int(own.get(_IDLE) or -1),
         "settings": settings,
     }
 

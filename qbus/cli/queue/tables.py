@@ -58,6 +58,7 @@ def settings_table(document: dict[str, Any]) -> "RenderableType":
             for name, key in (("back-off", "backoff_ms"), ("back-off at most", "backoff_max_ms"))
         ),
         ("dead letters", letters, letters["value"] or "dropped"),
+        ("deleted when idle for", {"from": "queue"}, _idle(document["idle_ms"])),
     )
     return table(
         "setting",
@@ -66,6 +67,10 @@ def settings_table(document: dict[str, Any]) -> "RenderableType":
         rows=((name, text, _origin(setting["from"], document)) for name, setting, text in shown),
         whole=("setting", "value", "set by"),
     )
+
+
+def _idle(limit_ms: int) -> str:
+    return "never" if limit_ms < 0 else format_seconds(limit_ms / 1000)
 
 
 def _origin(source: str, document: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qbus.broker.controller import Edit, EditKind, edit, replace
+from qbus.broker.controller import Edit, EditKind, edit, replace, with_idle_time
 from qbus.broker.controller.configs import check_dynamic
 from qbus.config import BrokerConfig, TopicConfig
 from qbus.config.settings import Settings, strings
@@ -104,3 +104,24 @@ def test_a_static_key_cannot_be_changed() -> None:
     check_dynamic(BrokerConfig, ["message.max.bytes", "log.retention.ms"])
     with pytest.raises(ConfigError, match=r"node\.id takes effect only when the broker starts"):
         check_dynamic(BrokerConfig, ["message.max.bytes", "node.id"])
+
+
+class TestIdleTimes:
+    """A queue that ADDJOB has created stays once somebody configures it."""
+
+    AUTOMATIC = {"qbus.queue.idle.ms": "300000", "qbus.delay.enable": "true"}  # noqa: RUF012
+
+    def test_another_change_drops_it(self) -> None:
+        edited = {**self.AUTOMATIC, "qbus.queue.delivery.limit": "3"}
+        assert with_idle_time(self.AUTOMATIC, edited) == {
+            "qbus.delay.enable": "true",
+            "qbus.queue.delivery.limit": "3",
+        }
+
+    def test_a_change_of_itself_is_taken(self) -> None:
+        edited = {**self.AUTOMATIC, "qbus.queue.idle.ms": "60000"}
+        assert with_idle_time(self.AUTOMATIC, edited) == edited
+        assert with_idle_time({}, {"qbus.queue.idle.ms": "1"}) == {"qbus.queue.idle.ms": "1"}
+
+    def test_no_change_keeps_it(self) -> None:
+        assert with_idle_time(self.AUTOMATIC, self.AUTOMATIC) == self.AUTOMATIC

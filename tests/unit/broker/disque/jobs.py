@@ -1,7 +1,7 @@
 """Jobs on real partitions, without sockets, with a clock that tests set."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,14 @@ class Jobs:
         self.plane = DataPlane(directory, **settings)
         self.clock = self.plane.clock
         self._clients = 0
+        self.reclaimed: list[Partition] = []
+        self.on_reclaim: Callable[[], Awaitable[object]] | None = None
+        """Called when partitions that are paused are wanted."""
+
+    async def _reclaim(self, partitions: Sequence[Partition]) -> None:
+        self.reclaimed += partitions
+        if self.on_reclaim is not None:
+            await self.on_reclaim()
 
     async def start(self) -> None:
         """Open what is on disk."""
@@ -110,6 +118,7 @@ class Jobs:
             self.controller,
             FakeGroups(),
             partial(group_settings, ShareGroupConfig(plane.config, SETTINGS)),
+            reclaim=self._reclaim,
         )
         address = Address("127.0.0.1", 7711)
         self.service = DisqueService(plane.config, plane.clock, CLUSTER, address, world)

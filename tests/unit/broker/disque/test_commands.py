@@ -217,6 +217,7 @@ class TestAdding:
         assert made.config == {
             "qbus.delay.enable": "true",
             "qbus.queue.retention": "acknowledged",
+            "qbus.queue.idle.ms": "300000",
         }
 
     async def test_asking_makes_no_queue(self, jobs: Jobs) -> None:

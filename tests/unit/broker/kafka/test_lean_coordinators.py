@@ -424,7 +424,7 @@ class TestATransaction:
         sent = one.batch(way)
         await way.ask(ApiKey.PRODUCE, 12, produce_request(way, 12, one, 0, sent))
         partition = way.broker.replicas.leader_of("t", 0)
-        partition.hold()  # which takes no marker
+        partition.pause_appends("test")  # which takes no marker
         request = EndTxnRequest(
             transactional_id="a", producer_id=one.ids[way], producer_epoch=0, committed=True
         )
@@ -433,7 +433,7 @@ class TestATransaction:
         reply = way.begin(ApiKey.PRODUCE, 12, produce_request(way, 12, one, 1, again))
         await asyncio.sleep(0.05)
         assert not reply.done()
-        partition.release()
+        partition.resume_appends("test")
         _, response = decode_response(ApiKey.PRODUCE, 12, memoryview(await answered(reply))[4:])
         assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
         machine = way.broker.transactions.log.machine("a")

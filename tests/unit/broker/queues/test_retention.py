@@ -83,7 +83,7 @@ async def test_as_long_as_no_group_is_known_time_decides(tmp_path: Path) -> None
     await world.plane.stop()
 
 
-async def abandoned(tmp_path: Path, **config: object) -> World:
+async def idle_for_an_hour(tmp_path: Path, **config: object) -> World:
     """Three segments that one group has done, and another one has left alone for an hour."""
     world = World(tmp_path)
     await world.start(qbus_queue_retention="acknowledged", **config)
@@ -97,11 +97,11 @@ async def abandoned(tmp_path: Path, **config: object) -> World:
     return world
 
 
-async def test_what_an_abandoned_group_keeps_is_given_up(tmp_path: Path) -> None:
-    world = await abandoned(tmp_path, qbus_queue_abandoned_ms=1_800_000)
+async def test_what_an_idle_group_keeps_is_given_up(tmp_path: Path) -> None:
+    world = await idle_for_an_hour(tmp_path, qbus_queue_group_idle_ms=1_800_000)
     log = world.partition.log
     assert log.apply_retention(world.partition.high_watermark) == 0
-    world.plane.queues.give_up_abandoned()
+    world.plane.queues.give_up_idle()
     await world.settled()
     assert log.apply_retention(world.partition.high_watermark) == 3
     await world.add(b"new")
@@ -110,40 +110,40 @@ async def test_what_an_abandoned_group_keeps_is_given_up(tmp_path: Path) -> None
 
 
 async def test_so_is_what_one_keeps_that_nobody_used_since_a_restart(tmp_path: Path) -> None:
-    world = await abandoned(tmp_path, qbus_queue_abandoned_ms=1_800_000)
+    world = await idle_for_an_hour(tmp_path, qbus_queue_group_idle_ms=1_800_000)
     await world.restart()
-    world.plane.queues.give_up_abandoned()
+    world.plane.queues.give_up_idle()
     await world.settled()
     log = world.partition.log
     assert world.progress("other").start == 0, "its time begins anew with the broker's"
     world.clock.advance(3600)
-    world.plane.queues.give_up_abandoned()
+    world.plane.queues.give_up_idle()
     await world.settled()
     assert log.apply_retention(world.partition.high_watermark) == 3
     await world.plane.stop()
 
 
-async def test_a_group_whose_members_wait_is_not_abandoned(tmp_path: Path) -> None:
-    world = await abandoned(tmp_path, qbus_queue_abandoned_ms=1_800_000)
+async def test_a_group_whose_members_wait_is_not_idle(tmp_path: Path) -> None:
+    world = await idle_for_an_hour(tmp_path, qbus_queue_group_idle_ms=1_800_000)
     await world.restart()
     world.clock.advance(3600)
     await take(world.queue("other"), 1)
-    world.plane.queues.give_up_abandoned()
+    world.plane.queues.give_up_idle()
     await world.settled()
     assert world.partition.log.apply_retention(world.partition.high_watermark) == 0
     await world.plane.stop()
 
 
-async def test_by_default_an_abandoned_group_keeps_all_and_is_named(
+async def test_by_default_an_idle_group_keeps_all_and_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = await abandoned(tmp_path)
+    world = await idle_for_an_hour(tmp_path)
     world.clock.advance(24 * 3600)
     for _ in range(3):
-        world.plane.queues.give_up_abandoned()
+        world.plane.queues.give_up_idle()
     await world.settled()
     assert world.partition.log.apply_retention(world.partition.high_watermark) == 0
-    (line,) = [one for one in caplog.messages if "abandoned" in one]
+    (line,) = [one for one in caplog.messages if "has taken nothing" in one]
     assert "share group other has taken nothing for 25 h, and keeps up to" in line
     await world.plane.stop()
 

@@ -37,6 +37,18 @@ def test_a_queue_is_not_its_own_dead_letter_topic() -> None:
         changes_of("q", dead_letters="q")
 
 
+def test_an_idle_time_is_a_duration_or_never() -> None:
+    assert changes_of("q", idle="10m") == {"qbus.queue.idle.ms": "600000"}
+    assert changes_of("q", idle="never") == {"qbus.queue.idle.ms": "-1"}
+
+
+async def test_the_idle_time_is_the_queues_alone() -> None:
+    async with described() as (fake, admin):
+        assert (await read_settings(admin, "q", "g"))["idle_ms"] == -1
+        fake.topic_configs = {"qbus.queue.idle.ms": "300000"}
+        assert (await read_settings(admin, "q", "g"))["idle_ms"] == 300_000
+
+
 async def test_the_queue_comes_before_the_group() -> None:
     async with described() as (fake, admin):
         fake.topic_configs = {
