@@ -9,6 +9,7 @@ from typing import Final
 
 from qbus.errors import ApiError
 
+from ..turns import Pace, in_pieces, next_turn
 from . import errors, resp
 from .calls import Call
 from .connection import PendingReply, Reply
@@ -115,11 +116,12 @@ class GetCommand:
     async def _hand_over(
         self, taken: Sequence[TakenJob], options: GetOptions, reply: PendingReply
     ) -> None:
-        if reply.done():  # the client is gone
-            for one in taken:
-                await self._service.give_back(one)
+        data = b"" if reply.done() else await jobs_reply(taken, options.with_counters)
+        if not reply.done():
+            reply.answer(data)
             return
-        reply.answer(jobs_reply(taken, with_counters=options.with_counters))
+        for one in taken:  # the client is gone
+            await self._service.give_back(one)
 
     def _hang(self, call: Call, options: GetOptions, reply: PendingReply, timeout_ms: int) -> None:
         """Wait until there is a job, if the client wants that; for so long, 0: for ever."""
@@ -156,7 +158,9 @@ class GetCommand:
         elif taken is None:
             reply.answer(resp.NULL_ARRAY)
         else:
-            reply.answer(jobs_reply([taken], with_counters=options.with_counters))
+            made = JobsReply(1, with_counters=options.with_counters)
+            _add(made, taken)
+            reply.answer(made.data())
 
     def _is_still_allowed(self, call: Call) -> bool:
         """Whether a client that has waited may still have jobs."""
@@ -171,10 +175,13 @@ async def take(queues: Sequence[JobQueue], count: int, *, for_node: bool) -> lis
     if len(queues) == 1:
         return await queues[0].take(count, for_node=for_node)
     taken: list[TakenJob] = []
+    pace = Pace()
     with suppress(ApiError, OSError):  # what was taken before must not be lost
         while len(taken) < count:
             before = len(taken)
             for queue in queues:
+                if pace.is_over():
+                    await next_turn()
                 taken += await queue.take(1, for_node=for_node)
                 if len(taken) >= count:
                     break
@@ -183,13 +190,18 @@ async def take(queues: Sequence[JobQueue], count: int, *, for_node: bool) -> lis
     return taken
 
 
-def jobs_reply(taken: Sequence[TakenJob], *, with_counters: bool) -> bytes:
-    """The reply to GETJOB with jobs of any queues."""
+async def jobs_reply(taken: Sequence[TakenJob], with_counters: bool) -> bytes:
+    """Return the reply to GETJOB with jobs of any queues."""
     reply = JobsReply(len(taken), with_counters=with_counters)
-    for one in taken:
-        job = one.job
-        reply.add(job.queue, job.id.encode(), job.body, job.nacks, job.additional_deliveries)
+    async for piece in in_pieces(taken):
+        for one in piece:
+            _add(reply, one)
     return reply.data()
+
+
+def _add(reply: JobsReply, taken: TakenJob) -> None:
+    job = taken.job
+    reply.add(job.queue, job.id.encode(), job.body, job.nacks, job.additional_deliveries)
 
 
 def _leave(blocked: BlockedClient) -> None:

@@ -24,12 +24,14 @@ from ..queues import AckRange, AckType, ShareQueue
 from ..queues.taking import Offer, RecordsTaken
 from ..queues.types import WaitedFor
 from ..turn_end import at_end
+from ..turns import next_turn
 from .queues import MEMBER, JobSettings
 from .reading import due_ms, original_of
 
 _log = logging.getLogger(__name__)
 
 _SERVED_AT_ONCE: Final = 500
+_TAKEN_AT_ONCE: Final = 256  # jobs, between two turns of the event loop
 _BYTES_AT_ONCE: Final = 8 << 20
 _RETRY_S: Final = 0.5
 
@@ -366,27 +368,44 @@ class JobQueue:
             return self.take(most, for_node=for_node)
         part = self._parts[0]
         try:
-            taken = part.queue.take_now(self._offer(most))
+            taken = part.queue.take_now(self._offer(min(most, _TAKEN_AT_ONCE)))
         except (ApiError, OSError):
             taken = None
         if taken is None:
             return self.take(most, for_node=for_node)
-        if taken.once:
-            return self._jobs_later(part, taken)
+        if taken.once or (most > _TAKEN_AT_ONCE and len(taken.records) == _TAKEN_AT_ONCE):
+            return self._jobs_later(part, taken, most)
         return self._reply(part, taken, with_counters)
 
     async def _take_of(self, part: Part, most: int) -> list[TakenJob]:
-        return self._jobs(part, await part.queue.take(self._offer(most)))
+        taken = await part.queue.take(self._offer(min(most, _TAKEN_AT_ONCE)))
+        return await self._go_on(part, taken, most)
 
-    async def _jobs_later(self, part: Part, taken: RecordsTaken) -> list[TakenJob]:
+    async def _jobs_later(self, part: Part, taken: RecordsTaken, most: int) -> list[TakenJob]:
         await taken.stored()
-        return self._jobs(part, taken)
+        return await self._go_on(part, taken, most)
 
-    def _offer(self, most: int) -> Offer:
+    async def _go_on(self, part: Part, taken: RecordsTaken, most: int) -> list[TakenJob]:
+        """The jobs of ``taken``, and those behind them up to ``most``, a piece in each turn."""
+        found, size = self._jobs(part, taken), taken.size
+        while len(taken.records) == _TAKEN_AT_ONCE and len(found) < most:
+            await next_turn()
+            if self.is_paused_out or size >= _BYTES_AT_ONCE:
+                break
+            piece = self._offer(min(most - len(found), _TAKEN_AT_ONCE), _BYTES_AT_ONCE - size)
+            try:
+                taken = await part.queue.take(piece)
+            except (ApiError, OSError):  # what was taken before must not be lost
+                break
+            found += self._jobs(part, taken)
+            size += taken.size
+        return found
+
+    def _offer(self, most: int, max_bytes: int = _BYTES_AT_ONCE) -> Offer:
         offer = self._last_offer
-        if offer is None or offer.most != most:  # clients mostly ask for as many as the last one
-            terms = self._settings.terms_of
-            offer = Offer(MEMBER, most, _BYTES_AT_ONCE, by_headers=terms)
+        if offer is None or (offer.most, offer.max_bytes) != (most, max_bytes):
+            terms = self._settings.terms_of  # clients mostly ask for as many as the last one
+            offer = Offer(MEMBER, most, max_bytes, by_headers=terms)
             self._last_offer = offer
         return offer
 
@@ -603,7 +622,7 @@ class JobQueue:
 
     def _serve_once(self, part: Part, taken: RecordsTaken) -> Coroutine[Any, Any, int]:
         """Give out what was taken and is given out once, when it is stored that it was."""
-        return self._serve_when(part, self._jobs_later(part, taken))
+        return self._serve_when(part, self._jobs_later(part, taken, len(taken.records)))
 
     async def _serve_when(self, part: Part, taking: Coroutine[Any, Any, list[TakenJob]]) -> int:
         """Give jobs of a partition to those who are chosen, once they are there; how many."""
