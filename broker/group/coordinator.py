@@ -1,5 +1,6 @@
 """The group coordinator: requests of handlers about groups and their offsets."""
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -508,6 +509,35 @@ class GroupCoordinator:
             if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
                 return None
             raise
+
+    async def unknown(self, group_ids: Iterable[str]) -> frozenset[str]:
+        """Return groups that do not exist, found together; :meth:`describe` tells of the others."""
+        return await self._registry.unknown(group_ids)
+
+    async def uncommitted(self, group_ids: Iterable[str]) -> frozenset[str]:
+        """Return groups that do not exist and have no offsets, found together.
+
+        :meth:`committed_offsets` tells of the others.
+        """
+        found = await self._registry.unknown(group_ids)
+        homes = self._homes
+        if homes is None or homes.storage.current is not Storage.LOG:
+            return found
+        by_partition: dict[int, list[str]] = {}
+        for group_id in found:
+            by_partition.setdefault(homes.log.partition_for(group_id), []).append(group_id)
+        confirmed = await asyncio.gather(*map(self._without_offsets, by_partition.values()))
+        return frozenset(one for some in confirmed for one in some)
+
+    async def _without_offsets(self, group_ids: Sequence[str]) -> list[str]:
+        """Return which of some groups of one partition have no offsets; none if it cannot say."""
+        assert self._homes is not None
+        log = self._homes.log
+        try:
+            await self._registry.confirm_log(group_ids[0])
+        except ApiError:
+            return []
+        return [one for one in group_ids if log.is_ours(one) and not log.has(one)]
 
     async def delete(self, group_id: str) -> None:
         """Delete a group and its offsets.

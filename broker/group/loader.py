@@ -11,7 +11,8 @@ lag: a transaction, not a read, tells that a group does not exist.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from qbus.metadata import (
     Set,
     VersionConflict,
 )
-from qbus.names import unescape
+from qbus.names import escape, unescape
 
 from ..metadata.image import Topic
 from .group import EMPTY_IMAGE, GroupImage
@@ -55,6 +56,7 @@ _log = logging.getLogger(__name__)
 Topics = Mapping[str, Topic]
 
 _ATTEMPTS: Final = 5  # to write a group's node before another broker does
+_NO_GROUP: Final = f"{ROOT}/%"  # no name is escaped so
 
 
 class GroupLoader:
@@ -85,6 +87,17 @@ class GroupLoader:
             except ValueError:
                 continue
         return found
+
+    async def not_stored(self, group_ids: Iterable[str]) -> frozenset[str]:
+        """Return which groups the store does not have: none is left out that was written before.
+
+        Raises:
+            StoreError: it cannot be read, or a guard does not hold.
+        """
+        with suppress(NoNode):
+            await self._store.transaction([*self._guards(), Check(_NO_GROUP)])
+        stored = frozenset(await self._store.children(ROOT))
+        return frozenset(one for one in group_ids if escape(one) not in stored)
 
     async def load(self, group_id: str, now_ms: int) -> tuple[GroupZnodes, GroupImage, int]:
         """Load a group, or an empty one that is not stored, and when it entered its state.

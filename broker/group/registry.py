@@ -45,6 +45,7 @@ from .znodes import OffsetsLayout, ProducerEpoch
 _log = logging.getLogger(__name__)
 
 _LOADS_AT_ONCE: Final = 64
+_FEW: Final = 8  # groups that are loaded at less cost than the names of all are read
 _MAX_REASON: Final = 500  # characters in the log
 _MEMORY: Final = "memory"  # the durability with which the system's cache is good enough
 _NOT_LOADED: Final = {ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_COORDINATOR}
@@ -174,6 +175,43 @@ class GroupRegistry:
         if metadata is not None:
             self.unload(metadata, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         await self._get_if_legible(group_id)
+
+    async def unknown(self, group_ids: Iterable[str]) -> frozenset[str]:
+        """Return groups of this broker that are neither in memory nor stored, by one look.
+
+        None where few are not in memory, or the look fails: :meth:`get` looks for each, then.
+        """
+        missing = [one for one in dict.fromkeys(group_ids) if self._is_missing(one)]
+        if len(missing) < _FEW or self._is_closed:
+            return frozenset()
+        guards = self._guards
+        looking = asyncio.create_task(self._loader.not_stored(missing), name="look for groups")
+        try:
+            found: frozenset[str] = await self._store_wait.wait_for(looking)
+        except ApiError:
+            return frozenset()
+        if guards != self._guards:
+            return frozenset()
+        return frozenset(filter(self._is_missing, found))
+
+    def _is_missing(self, group_id: str) -> bool:
+        is_here = group_id in self._groups or group_id in self._loading or self._has_log(group_id)
+        return bool(group_id) and not is_here and self._ownership.is_ours(group_id)
+
+    async def confirm_log(self, group_id: str) -> None:
+        """Confirm that what the log has of a group that is not in memory is all there is.
+
+        Raises:
+            ApiError: retriable, here or at another broker.
+        """
+        assert self.homes is not None, "offsets are in the log, and there is none"
+        leadership = self.homes.leadership
+        if not leadership.is_certain(group_id):
+            name = f"confirm the offsets of group {group_id!r}"
+            await self._store_wait.wait_for(
+                asyncio.create_task(leadership.confirm(group_id), name=name)
+            )
+        await self.homes.log.read(group_id)
 
     def _in_log(self) -> list[str]:
         return [] if self.homes is None else self.homes.log.group_ids()

@@ -12,7 +12,7 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from qbus.clock import Clock
@@ -42,6 +42,7 @@ _log = logging.getLogger(__name__)
 ROOT: Final = "/share_groups"
 _VERSION: Final = 1
 _SWEEP_S: Final = 1.0
+_FEW: Final = 8  # groups that are looked for one by one
 
 
 class ShareMetadata(LiveBrokers, Protocol):
@@ -202,6 +203,26 @@ class ShareCoordinator:
         return ShareGroupDescription(
             group_id, group.state, group.epoch, group.assignment_epoch, members
         )
+
+    async def unknown(self, group_ids: Iterable[str]) -> frozenset[str]:
+        """Return groups of this broker that do not exist, by one look at the store.
+
+        None where few are not in memory, or the look fails: the others are looked for one by one.
+        """
+        missing = [one for one in dict.fromkeys(group_ids) if self._is_missing(one)]
+        if len(missing) < _FEW or self._store.state is not SessionState.CONNECTED:
+            return frozenset()
+        try:
+            stored = frozenset(await self._store.children(ROOT))
+        except StoreError:
+            return frozenset()
+        return frozenset(
+            one for one in missing if escape(one) not in stored and self._is_missing(one)
+        )
+
+    def _is_missing(self, group_id: str) -> bool:
+        is_here = group_id in self._groups or group_id in self._loading
+        return bool(group_id) and not is_here and self._ownership.is_ours(group_id)
 
     async def ensure(self, group_id: str) -> None:
         """Have the group exist, whichever broker coordinates it: for groups without members."""

@@ -35,7 +35,11 @@ async def handle(
     broker: "Broker", context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group that is asked for."""
-    groups = [await _describe(broker, context, group_id) for group_id in request.group_ids]
+    unknown = await broker.groups.unknown(request.group_ids)
+    groups = [
+        await _describe(broker, context, group_id, is_unknown=group_id in unknown)
+        for group_id in request.group_ids
+    ]
     if request.include_authorized_operations:
         for group in groups:
             if not group.error_code:
@@ -44,10 +48,12 @@ async def handle(
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-async def _describe(broker: "Broker", context: RequestContext, group_id: str) -> DescribedGroup:
+async def _describe(
+    broker: "Broker", context: RequestContext, group_id: str, *, is_unknown: bool
+) -> DescribedGroup:
     try:
         context.authorize(Operation.DESCRIBE, group_resource(group_id))
-        group = await broker.groups.describe(group_id)
+        group = None if is_unknown else await broker.groups.describe(group_id)
         if not isinstance(group, ConsumerGroup):
             what = "not found" if group is None else "not one of the consumer protocol"
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is {what}.")

@@ -29,13 +29,22 @@ async def handle(
 ) -> DeleteGroupsResponse:
     """Delete each group, or say why not."""
     names = dict.fromkeys(request.groups_names)
-    results = await asyncio.gather(*(_delete(broker, context, group_id) for group_id in names))
+    unknown = await broker.shares.unknown(names)
+    if unknown:
+        unknown = await broker.groups.unknown(unknown)
+    results = await asyncio.gather(
+        *(_delete(broker, context, one, is_unknown=one in unknown) for one in names)
+    )
     return DeleteGroupsResponse(results=results)
 
 
-async def _delete(broker: "Broker", context: RequestContext, group_id: str) -> DeletableGroupResult:
+async def _delete(
+    broker: "Broker", context: RequestContext, group_id: str, *, is_unknown: bool
+) -> DeletableGroupResult:
     try:
         context.authorize(Operation.DELETE, group(group_id))
+        if is_unknown:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
         if group_id and await broker.shares.exists(group_id):
             await _delete_share_group(broker, group_id)
         else:

@@ -29,7 +29,11 @@ async def handle(
     broker: "Broker", context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
     """Describe each group that is asked for."""
-    groups = [await _describe(broker, context, group_id) for group_id in request.groups]
+    unknown = await broker.groups.unknown(request.groups)
+    groups = [
+        await _describe(broker, context, group_id, is_unknown=group_id in unknown)
+        for group_id in request.groups
+    ]
     if request.include_authorized_operations:
         for group in groups:
             if not group.error_code:
@@ -38,10 +42,12 @@ async def handle(
     return DescribeGroupsResponse(groups=groups)
 
 
-async def _describe(broker: "Broker", context: RequestContext, group_id: str) -> DescribedGroup:
+async def _describe(
+    broker: "Broker", context: RequestContext, group_id: str, *, is_unknown: bool
+) -> DescribedGroup:
     try:
         context.authorize(Operation.DESCRIBE, group_resource(group_id))
-        group = await broker.groups.describe(group_id)
+        group = None if is_unknown else await broker.groups.describe(group_id)
     except ApiError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)
     if not isinstance(group, Group):

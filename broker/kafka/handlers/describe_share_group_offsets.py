@@ -33,19 +33,27 @@ async def handle(
     broker: "Broker", context: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
     """Describe each group for itself."""
+    unknown = await broker.shares.unknown(wanted.group_id for wanted in request.groups)
     return DescribeShareGroupOffsetsResponse(
-        groups=[await _describe(broker, context, wanted) for wanted in request.groups]
+        groups=[
+            await _describe(broker, context, wanted, is_unknown=wanted.group_id in unknown)
+            for wanted in request.groups
+        ]
     )
 
 
 async def _describe(
-    broker: "Broker", context: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup
+    broker: "Broker",
+    context: RequestContext,
+    wanted: DescribeShareGroupOffsetsRequestGroup,
+    *,
+    is_unknown: bool,
 ) -> DescribeShareGroupOffsetsResponseGroup:
     group = wanted.group_id
     result = DescribeShareGroupOffsetsResponseGroup(group_id=group)
     try:
         context.authorize(Operation.DESCRIBE, group_resource(group))
-        if not await broker.shares.exists(group):
+        if is_unknown or not await broker.shares.exists(group):
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group} not found.")
         if wanted.topics is None:
             answers = await broker.queue_leaders.ask_all(Action.DESCRIBE, group)

@@ -30,6 +30,7 @@ from ...authorization import Operation
 from ...authorization import group as group_resource
 from ...authorization import topic as topic_resource
 from ...group import Offset, Offsets, TopicPartition
+from ...group.offset_machine import NOTHING_COMMITTED
 from ...group.offset_table import positions_of
 from ..context import RequestContext
 
@@ -51,8 +52,15 @@ async def handle(
         groups: list[OffsetFetchResponseGroup] = []
         for start in range(0, len(request.groups), _GROUPS_AT_ONCE):
             some = request.groups[start : start + _GROUPS_AT_ONCE]
+            empty = await broker.groups.uncommitted(group.group_id for group in some)
             groups += await asyncio.gather(
-                *(_fetch(broker, context, group, request.require_stable) for group in some)
+                *(
+                    _fetch(
+                        *(broker, context, group, request.require_stable),
+                        is_empty=group.group_id in empty,
+                    )
+                    for group in some
+                )
             )
         return OffsetFetchResponse(groups=groups)
     asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=_modern(request))
@@ -64,12 +72,17 @@ async def _fetch(
     context: RequestContext,
     group: OffsetFetchRequestGroup,
     require_stable: bool,
+    *,
+    is_empty: bool = False,
 ) -> OffsetFetchResponseGroup:
     try:
         context.authorize(Operation.DESCRIBE, group_resource(group.group_id))
-        committed = await broker.groups.committed_offsets(
-            group.group_id, group.member_id, group.member_epoch
-        )
+        if is_empty:  # whoever asks: a group that does not exist has no members to check
+            committed = NOTHING_COMMITTED
+        else:
+            committed = await broker.groups.committed_offsets(
+                group.group_id, group.member_id, group.member_epoch
+            )
     except ApiError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
     offsets = committed.offsets

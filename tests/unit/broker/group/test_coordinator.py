@@ -122,6 +122,37 @@ class TestMembership:
         assert await shell.offset(group_id, "t", 0) == 7
         assert {group.group_id for group in await shell.groups.groups()} == {group_id, "other"}
 
+    async def test_many_unknown_groups_are_found_by_one_look_at_the_store(self) -> None:
+        shell = Shell()
+        await shell.settle_group("stored", "a")
+        shell.restart()
+        await shell.settle_group("loaded", "a")
+        names = [f"unknown-{number}" for number in range(1000)]
+        before = len(shell.store.transactions)
+
+        found = await shell.groups.unknown(["stored", "loaded", "", *names])
+
+        assert found == set(names)
+        assert len(shell.store.transactions) == before + 1
+        assert await shell.groups.uncommitted(["stored", "loaded", *names]) == set(names)
+
+    async def test_a_group_that_is_made_during_the_look_is_not_unknown(self) -> None:
+        shell = Shell()
+        names = [f"g{number}" for number in range(100)]
+        shell.store.gate.clear()
+        looking = await shell.soon(shell.groups.unknown(names))
+        committing = await shell.soon(shell.groups.commit("g7", {("t", 0): at(5)}))
+        shell.store.gate.set()
+        await committing
+
+        assert "g7" not in await looking
+
+    async def test_a_look_that_fails_finds_no_unknown_groups(self) -> None:
+        shell = Shell()
+        shell.store.failures.append(StoreUnavailable("cut"))
+
+        assert await shell.groups.unknown([f"g{number}" for number in range(100)]) == frozenset()
+
     async def test_questions_about_unknown_groups_leave_nothing_behind(self) -> None:
         shell = Shell()
 

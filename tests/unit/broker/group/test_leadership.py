@@ -90,6 +90,15 @@ async def test_nor_that_a_group_has_no_offsets_which_has_some_there(brokers: Two
     assert await refused(brokers.one.groups.offsets(new)) is ErrorCode.NOT_COORDINATOR
 
 
+async def test_nor_that_of_many_groups_which_do_not_exist(brokers: Two) -> None:
+    names = [f"new-{number}" for number in range(100)]
+    here = {one for one in names if brokers.one.log.partition_for(one) == brokers.index}
+    assert await brokers.one.groups.uncommitted(names) == set(names)
+    await brokers.depose()
+    await brokers.other.groups.commit(min(here), {("t", 0): at(7)})
+    assert await brokers.one.groups.uncommitted(names) == set(names) - here
+
+
 async def test_nor_that_a_transaction_has_ended_which_has_not_there(brokers: Two) -> None:
     await brokers.depose()
     late = brokers.one.groups.end_transaction(GROUP, 7, 0, committed=True)

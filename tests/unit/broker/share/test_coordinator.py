@@ -96,6 +96,21 @@ async def test_what_is_no_group_is_not_made_one_by_asking(scene: Scene) -> None:
     assert await scene.shares.groups() == []
 
 
+async def test_many_unknown_groups_are_found_by_one_look_at_the_store(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.join(group="a/b")
+    names = [f"unknown-{number}" for number in range(1000)]
+    monkeypatch.setattr(scene.store, "get", None)  # no group is looked for alone
+
+    assert await scene.shares.unknown(["a/b", "", *names]) == set(names)
+
+    successor = Scene(DirectStore(scene.store.database))
+    assert await successor.shares.unknown(["a/b", *names]) == set(names)
+    successor.store.enter(SessionState.SUSPENDED)
+    assert await successor.shares.unknown(names) == frozenset()
+
+
 async def test_a_name_of_any_characters(scene: Scene) -> None:
     await scene.join(group="a/b ü")
     assert await scene.shares.groups() == [("a/b ü", ShareGroupState.STABLE)]
