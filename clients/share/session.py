@@ -110,6 +110,16 @@ class ShareSession:
         """The topic with an id that the session was told."""
         return self._names.get(topic_id)
 
+    def recreated(self, wanted: Mapping[TopicPartition, bytes]) -> list[str]:
+        """Return the topics of ``wanted`` that the session knows by another id."""
+        return sorted(
+            {
+                topic
+                for (topic, _), topic_id in wanted.items()
+                if self._ids.get(topic, topic_id) != topic_id
+            }
+        )
+
     # Requests.
 
     def fetch(
@@ -120,6 +130,7 @@ class ShareSession:
         It acknowledges what there is to be said of them. ``limit``: the most records, where it is
         they that are taken and not batches.
         """
+        assert not self.recreated(wanted), "acknowledgements would go to another topic"
         for (topic, _), topic_id in wanted.items():
             self._ids[topic] = topic_id
             self._names[topic_id] = topic
@@ -254,6 +265,8 @@ class ShareSession:
         ]
         self._in_flight.clear()
         self._known.clear()
+        self._ids.clear()
+        self._names.clear()
         self._epoch = _OPENING
         self.life += 1
         self._begun_anew()

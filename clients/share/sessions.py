@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from qbus.errors import ApiError, ErrorCode, QbusError, WireError
@@ -13,7 +13,7 @@ from qbus.wire import ApiKey
 from qbus.wire.messages.share_acknowledge import ShareAcknowledgeResponse
 from qbus.wire.messages.share_fetch import PartitionData, ShareFetchResponse
 
-from ..errors import api_error, check
+from ..errors import TopicDeleted, api_error, check
 from ..net.cluster import Cluster
 from ..net.pool import ConnectionGroup
 from ..net.trouble import USUAL_S
@@ -206,6 +206,7 @@ class ShareSessions:
         sent: Sent | None = None
         try:
             connection = await self._cluster.connection(session.node, ConnectionGroup.FETCH)
+            self._leave_deleted(session, wanted)
             request, sent = session.fetch(wanted, max_wait, limit)
             response: ShareFetchResponse = await connection.request(
                 ApiKey.SHARE_FETCH,
@@ -229,6 +230,20 @@ class ShareSessions:
         self._changed.set()
         if session.pending:
             self._say_soon()
+
+    def _leave_deleted(self, session: ShareSession, wanted: Mapping[TopicPartition, bytes]) -> None:
+        """Begin the session anew if a topic was deleted and created again (KIP-516).
+
+        What was acquired of the former topic must not be acknowledged in the new one.
+        """
+        for topic in session.recreated(wanted):
+            _log.warning(
+                "topic %s was deleted and created again: records of the former one are dropped,"
+                " the group begins in the new one as share.auto.offset.reset says",
+                topic,
+            )
+            reason = f"topic {topic} was deleted and created again"
+            self._lost(session.lose(TopicDeleted(reason)))
 
     def _arrived(self, session: ShareSession, sent: Sent, response: ShareFetchResponse) -> bool:
         """Keep what was acquired; return whether some partition was refused."""

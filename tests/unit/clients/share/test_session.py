@@ -247,3 +247,33 @@ async def test_renewals_that_a_broker_does_not_know(session: ShareSession) -> No
     assert told.exception() is BROKEN
     request, _ = session.acknowledge()
     assert not request.is_renew_ack
+
+
+class TestATopicThatWasCreatedAgain:
+    """Its partitions go by another id: the session knows those of the former topic."""
+
+    NEW = b"n" * 16
+
+    def test_is_noticed_by_its_id(self, session: ShareSession) -> None:
+        fetch(session, P0, Q0)
+        assert session.recreated({P0: T, Q0: Q}) == []
+        assert session.recreated({P0: self.NEW, P1: self.NEW, Q0: Q}) == ["t"]
+
+    def test_is_asked_for_in_a_new_session(self, session: ShareSession) -> None:
+        fetch(session, P0, Q0)
+        session.lose(BROKEN)
+        wanted = {P0: self.NEW, Q0: Q}
+        assert session.recreated(wanted) == []
+        request, _ = session.fetch(wanted, 0.5)
+        assert request.share_session_epoch == 0
+        assert named(request) == [(Q, [0]), (self.NEW, [0])]
+
+    def test_takes_no_acknowledgement_of_the_former_one(self, session: ShareSession) -> None:
+        fetch(session, P0)
+        session.pending.add(P0, Ack(4, ACCEPT))
+        with pytest.raises(AssertionError):
+            session.fetch({P0: self.NEW}, 0.5)
+        assert [loss.place.offset for loss in session.lose(BROKEN)] == [4]
+        request, sent = session.fetch({P0: self.NEW}, 0.5)
+        assert sent.acks == {}
+        assert all(not p.acknowledgement_batches for t in request.topics for p in t.partitions)
