@@ -2,6 +2,9 @@
 
 from collections import deque
 from typing import Protocol
+from uuid import UUID
+
+from qbus.errors import ApiError, ErrorCode
 
 from ...types import TopicPartition
 from ..status import PartitionState, PartitionStatus, Trouble
@@ -22,13 +25,14 @@ class ReproducedPartition:
     """``source`` and ``target`` are the partition at each cluster; offsets are the source's.
 
     ``topic_id`` is the topic's id where it is written, "" if it has none. The target has everything
-    before ``acknowledged``.
+    before ``acknowledged``. ``read_id`` is the id of the topic at the source, which may be a copy.
     """
 
     def __init__(self, source: TopicPartition, target: TopicPartition, topic_id: str = "") -> None:
         self.source = source
         self.target = target
         self.topic_id = topic_id
+        self.read_id: UUID | None = None
         self.source_start = self.source_end = -1
         self.acknowledged = -1
         self.newest_ms = -1
@@ -75,6 +79,19 @@ class ReproducedPartition:
             self.error = f"the source no longer has {resume} to {start - 1}"
         self.acknowledged = max(resume, start)
         return self.acknowledged
+
+    def read(self, topic_id: UUID | None) -> None:
+        """Note of which topic at the source the next records are; None: it has no id.
+
+        Raises :class:`~qbus.errors.ApiError`: it is not the one that was read before. A new session
+        compares it with what the target has.
+        """
+        if self.read_id not in {None, topic_id}:
+            raise ApiError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{self.source.topic} was deleted and created again",
+            )
+        self.read_id = topic_id
 
     def sent(self, delivery: Sent, end: int, count: int, newest_ms: int) -> None:
         """Note that ``count`` records before ``end`` are sent; the last one is of ``newest_ms``."""

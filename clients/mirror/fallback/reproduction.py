@@ -6,8 +6,9 @@ link; a partition goes on behind the origin of its last record at the target.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from qbus.clock import SystemClock
 from qbus.errors import ApiError, ErrorCode, QbusError
@@ -17,6 +18,7 @@ from ...admin import Admin
 from ...errors import PartialFailure
 from ...net.cluster import Cluster
 from ...offsets import list_offsets
+from ...producer.delivery import BulkDelivery
 from ...types import EARLIEST, LATEST, OffsetAndMetadata, PartitionRecords, TopicPartition
 from ..config import LinkConfig
 from ..glance import Glance
@@ -145,6 +147,7 @@ class Reproduction:
         reproduced = self._partitions.get(where)
         if reproduced is None or reproduced.is_stopped:
             return
+        reproduced.read(found.topic_id)
         origin = origin_of(self._config.source, found.topic)
         records = found.records
         delivery = await self._clients.producer.send_many(
@@ -158,6 +161,8 @@ class Reproduction:
             partition=found.partition,
             timestamps=[record.timestamp for record in records],
         )
+        offsets = [record.offset for record in records]
+        delivery.add_done_callback(partial(_report_refused, self._config.name, where, offsets))
         reproduced.sent(delivery, records[-1].offset + 1, len(records), records[-1].timestamp)
         size = sum(len(record.value or b"") + len(record.key or b"") for record in records)
         self._bytes += size
@@ -172,7 +177,7 @@ class Reproduction:
         self._collect()
         offsets = {where: reproduced.acknowledged for where, reproduced in self._partitions.items()}
         news = {
-            where: OffsetAndMetadata(offset)
+            where: OffsetAndMetadata(offset, topic_id=self._partitions[where].read_id)
             for where, offset in offsets.items()
             if offset >= 0 and self._committed.get(where) != offset
         }
@@ -225,3 +230,26 @@ class Reproduction:
                 await self._commit()
         finally:
             await self._clients.close()
+
+
+def _report_refused(
+    link: str, where: TopicPartition, offsets: Sequence[int], delivery: BulkDelivery
+) -> None:
+    """Log which records the target refused for good: later ones of the same call may be stored.
+
+    Another run goes on behind the last stored record, so nothing copies the refused ones.
+    """
+    refused = {
+        offsets[number]: error
+        for number, error in delivery._failures().items()
+        if isinstance(error, ApiError) and not error.retriable
+    }
+    if not refused or len(refused) == len(offsets):
+        return  # nothing, or everything: then the next run sends it again
+    first, error = next(iter(refused.items()))
+    more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+    _log.error(
+        "link %s: the target refused the record at offset %d of %s-%d%s, and stored others of the"
+        " same request: the refused ones are missing at the target (%s)",
+        *(link, first, *where, more, error),
+    )

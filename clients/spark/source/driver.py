@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable
+from uuid import UUID
 
 from qbus.errors import ApiError, ErrorCode
 
@@ -11,10 +12,17 @@ from ...group.commits import Commits
 from ...net.metadata import unknown_topic
 from ...net.retry import retrying
 from ...offsets import list_offsets
-from ...types import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from ...types import (
+    EARLIEST,
+    LATEST,
+    NO_ID,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
 from ..connections import connections
 from .loss import PartitionLog, PartitionLogs
-from .offsets import Marks
+from .offsets import Marks, QueryOffsets
 from .options import SourceOptions
 from .positions import ChosenPositions
 from .watch import Watch
@@ -76,15 +84,16 @@ class Driver:
         """Wait for records at or after ``ends``, for at most ``idle_wait`` seconds."""
         self._connections.ask(self._wait(ends))
 
-    def commit(self, group: str, reached: Marks) -> None:
-        """Commit a query's offsets for monitoring; a failure is only logged."""
+    def commit(self, group: str, reached: QueryOffsets) -> None:
+        """Commit a query's offsets for monitoring; a failure is only logged.
+
+        Those in a topic that was deleted are refused, if another one has its name now.
+        """
 
         async def submit() -> None:
             if self._commits is None:
                 self._commits = Commits(self._cluster, group, None)
-            done = self._commits.submit(
-                {where: OffsetAndMetadata(at) for where, at in reached.items()}
-            )
+            done = self._commits.submit(to_commit(reached))
             done.add_done_callback(lambda done: _warn(group, done))
             await asyncio.wait([done], timeout=_COMMIT_SECONDS)
 
@@ -145,6 +154,16 @@ class Driver:
                 self._cluster, options.idle_wait, committed=options.fetch.read_committed
             )
         await self._watch.wait(ends)
+
+
+def to_commit(reached: QueryOffsets) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The offsets of a query, each with the id of its topic."""
+    ids = {topic: UUID(topic_id) for topic, topic_id in reached.ids.items()}
+    known = {topic: topic_id for topic, topic_id in ids.items() if topic_id != NO_ID}
+    return {
+        where: OffsetAndMetadata(at, topic_id=known.get(where.topic))
+        for where, at in reached.positions.items()
+    }
 
 
 def _warn(group: str, done: asyncio.Future[None]) -> None:

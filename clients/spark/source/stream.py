@@ -194,4 +194,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         self._committed = reached.positions
         group = self._options.group or f"{self._options.group_prefix}-{reached.query}"
-        self._driver_now.commit(group, reached.positions)
+        self._driver_now.commit(group, reached)

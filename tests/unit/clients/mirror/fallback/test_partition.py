@@ -1,11 +1,14 @@
 """One partition that is reproduced: where it starts, and its progress."""
 
+from uuid import UUID
+
 import pytest
 
 from qbus.clients import TopicPartition
 from qbus.clients.mirror.fallback.partition import ReproducedPartition
 from qbus.clients.mirror.fallback.resuming import Found
 from qbus.clients.mirror.status import PartitionState, Trouble
+from qbus.errors import ApiError, ErrorCode
 
 NOTHING = Found(None, is_empty=True)
 FOREIGN = Found(None, is_empty=False)
@@ -133,3 +136,14 @@ def test_before_its_start_is_resolved_nothing_is_known(reproduced: ReproducedPar
     status = reproduced.status(0)
     assert status.state is PartitionState.WAITING
     assert status.lag_records is None
+
+
+def test_records_of_another_topic_of_the_same_name_are_not_copied() -> None:
+    reproduced = ReproducedPartition(TopicPartition("t", 0), TopicPartition("a.t", 0))
+    first, other = UUID(int=1), UUID(int=2)
+    reproduced.read(first)
+    reproduced.read(first)
+    with pytest.raises(ApiError, match="t was deleted and created again") as caught:
+        reproduced.read(other)
+    assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+    assert reproduced.read_id == first

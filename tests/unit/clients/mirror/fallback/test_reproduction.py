@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from qbus.clients.mirror.provenance import Provenance
 from qbus.clients.mirror.routes import TopicRoute
 from qbus.clients.mirror.status import link_document
 from qbus.clients.net.cluster import Cluster
+from qbus.clients.types import TopicPartition
 from qbus.errors import ApiError, ErrorCode
 
 CONFIG = LinkConfig("a", "b", "s:1", "t:1", ("t",))
@@ -49,3 +51,43 @@ async def test_the_link_starts_again_if_a_topic_was_created_again(
     with pytest.raises(ApiError) as caught:
         await link._discover()
     assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+class Refusing:
+    """A delivery of which some records were refused."""
+
+    def __init__(self, failures: dict[int, Exception]) -> None:
+        self._refused = failures
+
+    def _failures(self) -> dict[int, Exception]:
+        return self._refused
+
+
+TOO_LARGE = ApiError(ErrorCode.MESSAGE_TOO_LARGE, "too large")
+
+
+def test_records_that_were_refused_beside_stored_ones_are_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    delivery: Any = Refusing({1: TOO_LARGE, 2: TOO_LARGE})
+    module._report_refused("a-b", TopicPartition("t", 3), [40, 50, 60, 70], delivery)
+    assert caplog.messages == [
+        "link a-b: the target refused the record at offset 50 of t-3 and 1 more, and stored others"
+        " of the same request: the refused ones are missing at the target (too large)"
+    ]
+
+
+@pytest.mark.parametrize(
+    "failures",
+    [
+        {},
+        {0: TOO_LARGE, 1: TOO_LARGE},
+        {1: ApiError(ErrorCode.REQUEST_TIMED_OUT, "the next run sends it again")},
+    ],
+)
+def test_what_the_next_run_copies_is_not(
+    failures: dict[int, Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    delivery: Any = Refusing(failures)
+    module._report_refused("a-b", TopicPartition("t", 3), [40, 50], delivery)
+    assert caplog.messages == []

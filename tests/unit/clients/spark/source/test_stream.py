@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -15,10 +16,12 @@ from qbus.clients.spark.errors import CheckpointError, DataLoss
 from qbus.clients.spark.options import OptionError
 from qbus.clients.spark.schema import SchemaError, source_schema
 from qbus.clients.spark.source import stream
+from qbus.clients.spark.source.driver import to_commit
 from qbus.clients.spark.source.loss import PartitionLog
+from qbus.clients.spark.source.offsets import QueryOffsets
 from qbus.clients.spark.source.options import SourceOptions
 from qbus.clients.spark.source.stream import StreamReader
-from qbus.clients.types import LATEST, OffsetAndTimestamp, TopicPartition
+from qbus.clients.types import LATEST, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 SCHEMA = source_schema(include_headers=False)
@@ -59,8 +62,8 @@ class FakeDriver:
         FakeDriver.waits += 1
         FakeDriver.bounds |= FakeDriver.comes
 
-    def commit(self, group: str, reached: Marks) -> None:
-        FakeDriver.committed.append((group, dict(reached)))
+    def commit(self, group: str, reached: QueryOffsets) -> None:
+        FakeDriver.committed.append((group, dict(reached.positions)))
 
     def close(self) -> None:
         pass
@@ -246,6 +249,16 @@ def test_the_offsets_of_a_query_are_committed_to_its_group() -> None:
     assert FakeDriver.committed == [(f"jobs-{start['#query']}", {A0: 100, A1: 300})]
     reader(**{"kafka.group.id": "ours"}).commit(end)
     assert FakeDriver.committed[1][0] == "ours"
+
+
+def test_offsets_are_committed_for_the_topic_that_they_are_in() -> None:
+    known, unknown = UUID(int=7), UUID(int=0)  # Kafka before 2.8 names no ids
+    other = TopicPartition("b", 0)
+    reached = QueryOffsets("q", {"a": str(known), "b": str(unknown)}, {A0: 5, other: 6})
+    assert to_commit(reached) == {
+        A0: OffsetAndMetadata(5, topic_id=known),
+        other: OffsetAndMetadata(6),
+    }
 
 
 def test_a_new_query_is_named_after_what_it_reads() -> None:
