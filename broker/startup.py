@@ -30,6 +30,7 @@ from .controller import (
     FailureDetector,
     ensure_cluster_id,
     expire_previous_registration,
+    find_cluster_id,
     raise_broker_epoch,
     register_broker,
     resign,
@@ -51,6 +52,7 @@ from .kafka.share_sessions import ShareSessions
 from .kafka.transaction_peers import TransactionPeers, peer_client
 from .log import LogConfig, LogManager
 from .log.files import PRIVATE
+from .log.foreign import check_of_cluster
 from .metadata.cache import MetadataCache
 from .metadata.image import Event, Topic
 from .metadata.store import metadata_store
@@ -104,8 +106,7 @@ async def running_broker(
         OSError: the data directory cannot be made.
     """
     async with AsyncExitStack() as parts:
-        make_directory(config)
-        store = metadata_store(config, worker.store if worker is not None else None)
+        store = _store_of(config, worker)
         parts.push_async_callback(store.close)
         is_over = asyncio.Event()
         store.on_state(partial(_end_with_session, is_over))
@@ -117,7 +118,7 @@ async def running_broker(
         closing_logs = await parts.enter_async_context(AsyncExitStack())
         parts.push_async_callback(metadata.close)
         await store.start()
-        cluster_id = await ensure_cluster_id(store)
+        cluster_id = await _cluster_of(config, store)
         await metadata.start()
         authentication, access = await _know_clients(config, clock, store, metadata, parts)
         logs = await asyncio.to_thread(_open_logs, config, metadata, clock, cluster_id)
@@ -463,6 +464,26 @@ def _share_requests(
     stopping.push_async_callback(leaders.close)
     stopping.push_async_callback(sessions.close)
     return _ShareRequests(group_queues, sessions, leaders)
+
+
+def _store_of(config: BrokerConfig, worker: Worker | None) -> MetadataStore:
+    """The metadata store, which is not started; the directory that it lies in exists."""
+    store = metadata_store(config, worker.store if worker is not None else None)
+    if not store.is_shared:
+        make_directory(config)
+    return store
+
+
+async def _cluster_of(config: BrokerConfig, store: MetadataStore) -> str:
+    """Return the id of the cluster, a new one if there is none yet.
+
+    Raises ConfigError before anything is written if a data directory is of another cluster.
+    """
+    address = config.zookeeper_address
+    place = f"the store in {config.log_dirs[0]}" if address is None else f"ZooKeeper at {address}"
+    check_of_cluster(config.log_dirs, await find_cluster_id(store), place)
+    make_directory(config)
+    return await ensure_cluster_id(store)
 
 
 # Registration

@@ -39,6 +39,17 @@ _log = logging.getLogger(__name__)
 _CLUSTER_CHANGED = ChangeNode(cluster=True)
 
 
+async def find_cluster_id(store: MetadataStore) -> str | None:
+    """Return the cluster's id, None if there is no cluster yet.
+
+    Raises:
+        StoreUnavailable: the store cannot be used.
+        MalformedNode: the node does not hold a cluster id.
+    """
+    node = await store.get(CLUSTER_ID)
+    return None if node is None else ClusterIdNode.decode(node.data).cluster_id
+
+
 async def ensure_cluster_id(store: MetadataStore) -> str:
     """Return the cluster's id; the first broker creates it.
 
@@ -47,9 +58,8 @@ async def ensure_cluster_id(store: MetadataStore) -> str:
         MalformedNode: the node does not hold a cluster id.
     """
     while True:
-        node = await store.get(CLUSTER_ID)
-        if node is not None:
-            return ClusterIdNode.decode(node.data).cluster_id
+        if (found := await find_cluster_id(store)) is not None:
+            return found
         try:
             await store.transaction(
                 [Create(CLUSTER_ID, ClusterIdNode(encode_id(new_id())).encode())]

@@ -55,8 +55,8 @@ class _Hub:
         loop.add_signal_handler(signal.SIGTERM, self._stop.set)
         async with AsyncExitStack() as cleanup:
             if self._config.zookeeper_address is None:
-                make_directory(self._config)
                 store = embedded_store(self._config)
+                make_directory(self._config)
                 store.on_state(self._end_with_store)
                 await store.start()
                 cleanup.push_async_callback(store.close)

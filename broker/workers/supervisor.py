@@ -25,6 +25,7 @@ from qbus.errors import QbusError
 from qbus.metadata import StoreUnusable
 from qbus.service import logs
 
+from ..metadata.store import embedded_store
 from . import hub
 from .metrics import WorkerState
 from .plan import free_ports, machine_of, worker_configs
@@ -68,13 +69,15 @@ class Supervisor:
         """``log_form`` and ``log_level``: as for :func:`qbus.service.logs.configure`.
 
         Raises:
-            ConfigError: there are not enough ports for so many.
+            ConfigError: there are not enough ports for so many, or a data directory is another's.
             OSError: the data directory cannot be made.
         """
         self._config = config
         self._log = (log_form, log_level)
-        self._machine = machine_of(config)
         self._has_store = config.zookeeper_address is None
+        if self._has_store:
+            embedded_store(config)  # refuses data of others before a directory is made
+        self._machine = machine_of(config)
         self._has_metrics = config.metrics_address is not None
         # What the hub tells workers of its callers is believed by this, which no other process has.
         self._metrics_secret = secrets.token_hex(32) if config.metrics_authenticates else ""

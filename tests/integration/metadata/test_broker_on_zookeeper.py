@@ -249,3 +249,29 @@ def test_a_left_over_registration_does_not_delay_the_start(bus: Bus, znodes: Kaz
     assert "waiting for the end of its session" not in bus.broker.log_text()
     bus.produce(*numbers(10, 20))
     assert sorted(bus.consume(20)) == sorted(numbers(0, 20))
+
+
+def test_a_data_directory_of_kafka_is_refused_untouched(
+    zookeeper: ZooKeeperProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=abc\nnode.id=1\n")
+    before = sorted(tmp_path.rglob("*"))
+    address = f"{zookeeper.bootstrap}/{uuid4()}"
+    command = [sys.executable, "-m", "qbus", "broker", "--data-dir", str(tmp_path)]
+
+    done = subprocess.run(
+        [*command, "--listen", "127.0.0.1:0", "--zookeeper", address],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 1, done.stderr
+    said = f"{tmp_path} holds data of Apache Kafka (cluster abc), and ZooKeeper at {address} has no"
+    assert said in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+    with kazoo_client(zookeeper.bootstrap) as client:
+        assert client.get_children(f"/{address.partition('/')[2]}") == []

@@ -1,6 +1,8 @@
 """SaslHandshake and SaslAuthenticate over the wire, and the credentials of users."""
 
 import asyncio
+import hashlib
+import hmac
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -322,6 +324,37 @@ async def test_what_is_refused_changes_nothing_and_hinders_nobody(
     assert outcome == {item.name: error, "alice": 0}
     described = await admin.describe()
     assert [result.user for result in described.results] == ["alice"]
+
+
+@pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # Kafka's ScramControlManager takes these iterations, and salts and salted passwords of any
+        # length; here both have at most 1,024 bytes. An empty salted password fails there, too.
+        {"iterations": 4096},
+        {"iterations": 16_384},
+        {"salt": bytes(1)},
+        {"salt": bytes(1024)},
+        {"salted_password": bytes(1)},
+        {"salted_password": bytes(31)},
+        {"salted_password": bytes(65)},
+        {"salted_password": bytes(1024)},
+    ],
+)
+async def test_the_bounds_of_credentials_are_those_of_kafka(
+    admin: Connection, mechanism: ScramMechanism, changes: dict[str, Any]
+) -> None:
+    wanted = upsertion("eve", mechanism=mechanism, **changes)
+
+    assert await admin.alter(set_=[wanted]) == {"eve": 0}
+
+    node = await admin.broker.store.get(ConfigNode.user_path("eve"))
+    assert node is not None
+    kept = ScramCredential.decode(ConfigNode.decode(node.data).config[mechanism.mechanism])
+    assert (kept.iterations, kept.salt) == (wanted.iterations, bytes(wanted.salt))
+    client_key = hmac.digest(bytes(wanted.salted_password), b"Client Key", mechanism.hash_name)
+    assert kept.stored_key == hashlib.new(mechanism.hash_name, client_key).digest()
 
 
 async def test_an_unknown_mechanism_number(admin: Connection) -> None:
