@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from qbus.cli.completing import broker_settings
-from qbus.cli.daemons import log_options, metrics_option
+from qbus.cli.daemons import log_options, metrics_option, zookeeper
 from qbus.cli.failures import Failure
 from qbus.cli.parameters import IntRange
 
@@ -58,6 +58,7 @@ def workers(text: str) -> int:
 )
 @click.option(
     "--zookeeper",
+    type=zookeeper,
     metavar="HOST:PORT,.../CHROOT",
     help="ZooKeeper that holds the metadata. Default: a file in DIR holds it.",
 )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from qbus.cli.daemons import zookeeper
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import bootstrap_options, json_option
 from qbus.cli.output import emit
@@ -113,7 +114,12 @@ def start(*, number: int, data_dir: Path, kind: str | None, as_json: bool) -> No
 
 @cluster.command()
 @click.option("--data-dir", type=_DIRECTORY, metavar="DIR", help="Directory of 'qbus cluster up'.")
-@click.option("--zookeeper", metavar="HOST:PORT,.../CHROOT", help="ZooKeeper of the brokers.")
+@click.option(
+    "--zookeeper",
+    type=zookeeper,
+    metavar="HOST:PORT,.../CHROOT",
+    help="ZooKeeper of the brokers.",
+)
 @bootstrap_options
 @json_option
 def status(*, data_dir: Path | None, zookeeper: str | None, target: Target, as_json: bool) -> None:
@@ -130,7 +136,12 @@ def status(*, data_dir: Path | None, zookeeper: str | None, target: Target, as_j
 
 @cluster.command()
 @click.option("--data-dir", type=_DIRECTORY, metavar="DIR", help="Directory of 'qbus cluster up'.")
-@click.option("--zookeeper", metavar="HOST:PORT,.../CHROOT", help="ZooKeeper of the brokers.")
+@click.option(
+    "--zookeeper",
+    type=zookeeper,
+    metavar="HOST:PORT,.../CHROOT",
+    help="ZooKeeper of the brokers.",
+)
 @click.option(
     "--brokers",
     type=IntRange(1),

@@ -188,9 +188,9 @@ def _named(
 
 
 def _servers(zookeeper: str) -> list[tuple[str, int]]:
-    hosts = zookeeper.partition("/")[0].split(",")
-    found = [host.strip().rpartition(":") if ":" in host else (host, ":", "2181") for host in hosts]
-    return [(host, int(port)) for host, _, port in found]
+    from qbus.metadata.zookeeper import ZooKeeperAddress
+
+    return [*ZooKeeperAddress.parse(zookeeper).servers]
 
 
 def spark_status(

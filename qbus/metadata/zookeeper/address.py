@@ -1,6 +1,7 @@
 """Addresses of ZooKeeper ensembles: ``host:port,host:port/chroot``."""
 
-from typing import NamedTuple, Self
+import re
+from typing import Final, NamedTuple, Self
 
 from qbus.metadata import paths
 
@@ -8,6 +9,7 @@ DEFAULT_PORT = 2181
 
 _SCHEME = "zk://"
 _FORM = "host:port,.../chroot"
+_ANOTHER_SERVER: Final = re.compile(r",[^,/]+:[0-9]+(?=[/,]|$)")
 
 
 class ZooKeeperAddress(NamedTuple):
@@ -23,8 +25,14 @@ class ZooKeeperAddress(NamedTuple):
         Raises:
             ValueError: the text has another form; the message has the expected one.
         """
-        servers, slash, chroot = text.strip().removeprefix(_SCHEME).partition("/")
+        text = text.strip().removeprefix(_SCHEME)
+        scheme, separator, _ = text.partition("://")
+        if separator:
+            raise ValueError(f"{_FORM}, without {scheme[:20]}://")
+        servers, slash, chroot = text.partition("/")
         chroot = chroot.rstrip("/")
+        if _ANOTHER_SERVER.search(chroot):
+            raise ValueError(f"{_FORM}, with the chroot once, after the last server")
         if slash and chroot:
             try:
                 paths.check(f"/{chroot}")
@@ -51,8 +59,18 @@ def _server(text: str) -> tuple[str, int]:
         host = host[1:-1]
     elif ":" in host:
         raise ValueError(f"{_FORM}, with an IPv6 address in brackets")
-    if not host or any(character.isspace() or character in "[]@?#" for character in host):
+    if not _is_host(host):
         raise ValueError(f"{_FORM}, with a host name or an address")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536):
         raise ValueError(f"{_FORM}, with a port from 1 to 65535")
     return host, int(port)
+
+
+def _is_host(text: str) -> bool:
+    if not text or any(character.isspace() or character in "[]@?#" for character in text):
+        return False
+    try:
+        text.encode("idna")  # as it is looked up: no label is empty or too long
+    except UnicodeError:
+        return False
+    return True

@@ -183,3 +183,17 @@ def test_check_knows_what_brokers_are_told(cluster: FakeSecurity) -> None:
     assert "the principal is a super user" in check(*read)
     cluster.may_read_settings = False
     assert "Denied" in check(*read, code=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--operation", "read"], "--topic, --group, --transactional-id or --cluster"),
+        (["--topic", "t"], "Missing option '--operation'"),
+        (["--operation", "cluster-action", "--topic", "t"], "means nothing for a topic"),
+    ],
+)
+def test_a_check_of_nothing_is_a_usage_error_and_no_permission(
+    cluster: FakeSecurity, arguments: list[str], said: str
+) -> None:
+    assert said in failure(["acl", "check", *ALICE, *arguments], 2)

@@ -80,3 +80,9 @@ def test_settings_without_effect_are_accepted_with_a_warning(
         (line,) = [line for line in result.stderr.splitlines() if name in line]
         assert "WARNING" in line
         assert "has no effect" in line
+
+
+def test_an_empty_address_of_zookeeper_does_not_mean_the_embedded_store(started: list[Any]) -> None:
+    said = failure(["broker", "--data-dir", "data", "--zookeeper", ""], 2)
+    assert "Invalid value for '--zookeeper': '': expected host:port,.../chroot" in said
+    assert started == []

@@ -10,6 +10,7 @@ from qbus.cli.targets import Target
 from qbus.local_cluster import Layout
 from qbus.local_cluster.settings import ClusterSettings, SparkSettings
 from qbus.security.client import ClientSecurity
+from tests.unit.cli.security_fakes import failure
 
 SETTINGS = SparkSettings(7077, 8080, (7001, 7002))
 TOLD = {
@@ -70,3 +71,12 @@ async def test_the_cluster_in_a_directory_is_asked_as_its_own_administrator(
     (target,) = asked
     assert target.bootstrap == "127.0.0.1:9192"
     assert (target.security and target.security.sasl_username) == user
+
+
+@pytest.mark.parametrize("command", ["status", "wait"])
+@pytest.mark.parametrize("value", ["http://127.0.0.1:2181", "", "zk1/bus,zk2:2181/bus"])
+def test_an_address_that_is_none_of_zookeepers_is_refused_by_its_option(
+    command: str, value: str
+) -> None:
+    said = failure(["cluster", command, "--zookeeper", value], 2)
+    assert f"Invalid value for '--zookeeper': {value!r}: expected host:port,.../chroot" in said

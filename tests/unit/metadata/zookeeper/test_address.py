@@ -51,8 +51,30 @@ def test_reads_what_it_wrote(text: str) -> None:
         "a/..",
         "a/bus\x00",
         "http://a:1",
+        ".",
+        "a..b:1",
+        "./data",
     ],
 )
 def test_refuses_with_what_it_expects(text: str) -> None:
     with pytest.raises(ValueError, match=r"host:port,\.\.\./chroot"):
         ZooKeeperAddress.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("http://a:1", "without http://"),
+        ("zk://https://a:1/bus", "without https://"),
+        ("a:1/bus,b:2/bus", "with the chroot once, after the last server"),
+        ("a/bus,b:2", "with the chroot once, after the last server"),
+        ("/var/zookeeper", "with a host name or an address"),
+    ],
+)
+def test_says_what_is_wrong(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        ZooKeeperAddress.parse(text)
+
+
+def test_a_chroot_may_have_a_comma() -> None:
+    assert ZooKeeperAddress.parse("a:1/bus,one").chroot == "/bus,one"
