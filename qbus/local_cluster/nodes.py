@@ -77,8 +77,9 @@ def _zookeepers(layout: Layout, settings: ClusterSettings) -> Iterator[tuple[str
 def _brokers(layout: Layout, settings: ClusterSettings) -> Iterator[tuple[str, list[str]]]:
     if settings.secure:
         secure.prepare(layout, settings)
-    options = [f"default.replication.factor={min(3, settings.nodes)}", *settings.options]
+    replicas = f"default.replication.factor={min(3, settings.nodes)}"
     for number in settings.numbers(BROKER):
+        options = [replicas, *settings.options_of(number)]
         name, port = node_name(BROKER, number), settings.port(BROKER, number)
         listen = f"{secure.PROTOCOL}://{HOST}:{port}" if settings.secure else f"{HOST}:{port}"
         command = [

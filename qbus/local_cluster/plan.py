@@ -1,5 +1,7 @@
 """Plans a cluster from the options given and the settings stored in its directory."""
 
+from dataclasses import replace
+
 from qbus.local_cluster.layout import Layout, LocalClusterError
 from qbus.local_cluster.ports import (
     SPARK_MASTER_PORT,
@@ -44,10 +46,14 @@ def plan(
     broker_ports = range(base_port, base_port + nodes)
     need_free(broker_ports, "--base-port")
     zookeeper_ports = _zookeeper_ports(kept, zookeepers or DEFAULT_ZOOKEEPERS, broker_ports)
+    planned = ClusterSettings(nodes, base_port, zookeeper_ports, options, None, secure)
     taken = {*broker_ports, *zookeeper_ports}
-    return ClusterSettings(
-        nodes, base_port, zookeeper_ports, options, _spark(taken) if spark else None, secure
-    )
+    for name, ports in planned.further_ports().items():
+        if clash := sorted(taken.intersection(ports)):
+            raise LocalClusterError(f"port {clash[0]} is taken twice: choose another -o {name}")
+        need_free(ports, f"-o {name}")
+        taken.update(ports)
+    return replace(planned, spark=_spark(taken) if spark else None)
 
 
 def _zookeeper_ports(

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, NamedTuple, Self
 
 from qbus.local_cluster.layout import (
     BROKER,
@@ -19,6 +19,8 @@ from qbus.service.files import replace_file
 
 HOST = "127.0.0.1"
 CHROOT = "/qbus"
+_LISTENING: Final = frozenset({"metrics.listen", "disque.listen"})
+"""Settings of a broker with an address of its own, beside that for clients of Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,8 @@ class ClusterSettings:
     """The nodes of a cluster, and where they listen.
 
     ``zookeeper_ports``: the client ports. The brokers listen on ``base_port`` and the ports after
-    it. ``options``: settings of each broker, as ``key=value``. ``spark``: None without Spark.
+    it. ``options``: settings of each broker, as ``key=value``; of ports in them, broker 1 has the
+    one that is stated, and the others those after it. ``spark``: None without Spark.
     ``secure``: whether the brokers ask for TLS and passwords, and check who may do what.
     """
 
@@ -76,6 +79,20 @@ class ClusterSettings:
             SPARK_WORKER: spark.worker_ports if spark else (),
         }
         return ports[kind]
+
+    def options_of(self, number: int) -> list[str]:
+        """The options of broker ``number``: each has its own ports, after those of broker 1."""
+        return [
+            option if (own := _numbered(option)) is None else f"{own.prefix}{own.port + number - 1}"
+            for option in self.options
+        ]
+
+    def further_ports(self) -> dict[str, Sequence[int]]:
+        """The ports of the brokers that options name, by the name of the setting."""
+        found = [_numbered(option) for option in self.options]
+        return {
+            own.name: range(own.port, own.port + self.nodes) for own in found if own is not None
+        }
 
     def port(self, kind: str, number: int) -> int:
         """The port of a node."""
@@ -115,6 +132,23 @@ class ClusterSettings:
             return None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LocalClusterError(f"{path} does not hold the settings of a cluster") from error
+
+
+class _Numbered(NamedTuple):
+    """An option that names a port, which differs from broker to broker: ``prefix`` and ``port``."""
+
+    name: str
+    prefix: str
+    port: int
+
+
+def _numbered(option: str) -> _Numbered | None:
+    """Read an option; None for one that is the same for all brokers, as with port 0."""
+    name, _, value = option.partition("=")
+    prefix, _, port = option.rpartition(":")
+    if name not in _LISTENING or not (port.isascii() and port.isdigit() and int(port)):
+        return None
+    return _Numbered(name, f"{prefix}:", int(port)) if ":" in value else None
 
 
 def _spark(stored: Any) -> SparkSettings | None:

@@ -40,7 +40,8 @@ def cluster() -> None:
     type=key_value,
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of each broker, such as num.partitions=3; may be repeated.",
+    help="A setting of each broker, such as num.partitions=3; may be repeated. Of metrics.listen"
+    " and disque.listen, broker 1 has the port, and the others those after it.",
 )
 @click.option(
     "--spark/--no-spark",

@@ -122,3 +122,34 @@ def test_a_port_that_is_taken_is_named(layout: Layout) -> None:
 def test_there_are_no_ports_beyond_the_last(layout: Layout) -> None:
     with pytest.raises(LocalClusterError, match="65536 is not a port"):
         plan(layout, base_port=65_535, nodes=2)
+
+
+@pytest.mark.parametrize("name", ["metrics.listen", "disque.listen"])
+@pytest.mark.parametrize("scheme", ["", "http://"])
+def test_each_broker_listens_at_a_port_of_its_own(layout: Layout, name: str, scheme: str) -> None:
+    first = free_ports(3)[0]
+    options = (f"{name}={scheme}127.0.0.1:{first}", "num.partitions=3")
+
+    settings = plan(layout, base_port=free_ports(3)[0], options=options)
+
+    assert [settings.options_of(number) for number in settings.numbers(BROKER)] == [
+        [f"{name}={scheme}127.0.0.1:{port}", "num.partitions=3"] for port in range(first, first + 3)
+    ]
+
+
+def test_any_free_port_is_that_for_each_broker(layout: Layout) -> None:
+    options = ("metrics.listen=127.0.0.1:0",)
+    settings = plan(layout, base_port=free_ports(3)[0], options=options)
+    assert [settings.options_of(number) for number in (1, 3)] == [[*options], [*options]]
+
+
+def test_ports_of_options_are_checked_before_anything_starts(layout: Layout) -> None:
+    base = free_ports(4)[0]
+    with pytest.raises(LocalClusterError, match=rf"{base + 2} is taken twice.* -o metrics\.listen"):
+        plan(layout, base_port=base, options=(f"metrics.listen=127.0.0.1:{base + 2}",))
+    with pytest.raises(LocalClusterError, match=r"65536 is not a port: .* -o metrics\.listen"):
+        plan(layout, base_port=base, options=("metrics.listen=127.0.0.1:65535",))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        used = server.getsockname()[1]
+        with pytest.raises(LocalClusterError, match=r"is in use: .* -o metrics\.listen"):
+            plan(layout, base_port=base, options=(f"metrics.listen=127.0.0.1:{used - 1}",))
