@@ -100,7 +100,7 @@ def test_speaks_kafkas_json(node: Any, text: str) -> None:
     assert json.loads(node.encode()) == json.loads(text)
 
 
-@pytest.mark.parametrize("node", OURS, ids=repr)
+@pytest.mark.parametrize("node", OURS, ids=lambda item: type(item).__name__)
 def test_reads_what_it_wrote(node: Any) -> None:
     assert type(node).decode(node.encode()) == node
 
